@@ -1,0 +1,1 @@
+"""One folder for each outside thing; siblings never import each other."""

@@ -1,0 +1,1 @@
+"""Nouns: frozen dataclasses and enums, made of the standard library only."""

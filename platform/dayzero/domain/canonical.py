@@ -1,0 +1,52 @@
+"""One canonical JSON form for every noun, so that equal nouns have equal digests."""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+"""What a JSON document can hold."""
+
+Numbers = Mapping[str, int | float | str | None]
+"""The figures that stand behind a reason, by name (units in the names)."""
+
+
+def plain(value: object) -> Json:
+    """Turn a noun (dataclass, enum, mapping, sequence, date) into plain JSON values.
+
+    Raises TypeError for what has no JSON form and ValueError for NaN and infinities, which JSON cannot carry.
+    """
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} has no JSON form; use None and say why")
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=repr)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def canonical_json(value: object) -> bytes:
+    """The noun as UTF-8 JSON with sorted keys and no spaces: the form that digests are taken over."""
+    text = json.dumps(plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode()
+
+
+def digest(value: object) -> str:
+    """The sha256, in hex, of the noun's canonical JSON."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -1,0 +1,100 @@
+"""Compatibility entries: derived from verdicts, never typed by hand."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from dayzero.domain.plan import Degrees
+from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
+
+
+class Lifecycle(StrEnum):
+    """How far the work on the entry has come."""
+
+    PREDICTED = "predicted"
+    STAGED = "staged"
+    ADAPTING = "adapting"
+    DONE = "done"
+    BLOCKED = "blocked"
+
+
+class Correctness(StrEnum):
+    """What the verdicts say."""
+
+    UNKNOWN = "unknown"
+    FUNCTIONAL = "functional"
+    VERIFIED = "verified"
+    FAILING = "failing"
+
+
+class Performance(StrEnum):
+    """What was measured."""
+
+    UNMEASURED = "unmeasured"
+    MEASURED = "measured"
+    MEETS_FLOOR = "meets_floor"
+
+
+class Freshness(StrEnum):
+    """Whether the entry still describes what is installed and published."""
+
+    CURRENT = "current"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class EntryKey:
+    """What an entry is about; one current entry per key. `content` is the release's content id (before weights: the
+    configuration's)."""
+
+    model: str
+    content_id: str
+    platform: str
+    stack_fingerprint: str
+    engine: str
+    dtype: str
+    plan: Degrees
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class DayZeroClock:
+    """When each thing happened; None where it has not (or nobody knows)."""
+
+    announced_at: datetime | None = None
+    config_seen_at: datetime | None = None
+    weights_live_at: datetime | None = None
+    detected_at: datetime | None = None
+    staged_at: datetime | None = None
+    first_token_at: datetime | None = None
+    verified_at: datetime | None = None
+    notified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityEntry:
+    """One entry: the four independent columns, with the evidence behind them."""
+
+    key: EntryKey
+    method: str
+    lifecycle: Lifecycle
+    correctness: Correctness
+    performance: Performance
+    freshness: Freshness
+    grade: Grade
+    reason: str
+    checks: tuple[Check, ...]
+    measurements: tuple[Measurement, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    gaps: tuple[str, ...] = ()
+    missing_checks: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    bundle: str | None = None
+    sample_text: str | None = None
+    clock: DayZeroClock = DayZeroClock()
+
+    @property
+    def verified(self) -> bool:
+        """Verified in words: correctness verified and freshness current."""
+        return self.correctness is Correctness.VERIFIED and self.freshness is Freshness.CURRENT

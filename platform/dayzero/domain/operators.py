@@ -1,0 +1,156 @@
+"""Operators: what a model needs, what a platform offers, and what is missing between them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dayzero.domain.findings import Finding
+from dayzero.domain.verdict import Grade
+
+
+class Phase(StrEnum):
+    """The phase of a run in which an operator is used."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+    TRAIN = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """A kernel-level operator, by its taxonomy name, with how many layers use it and the figures that constrain it."""
+
+    name: str
+    layers: int
+    constraints: Mapping[str, int | float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphUse:
+    """A graph-level operator: name with overload (aten.mm.default), dtypes of its tensor arguments, shapes as a class.
+
+    `shape_class` writes the shapes of the tensor arguments; `modules` are module paths with the layer index as `*`.
+    `flops` and `bytes_moved` are totals over all `count` calls; None where no formula is known.
+    """
+
+    name: str
+    dtypes: tuple[str, ...]
+    shape_class: str
+    phase: Phase
+    count: int
+    modules: tuple[str, ...]
+    flops: int | None = None
+    bytes_moved: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a tracer saw: graph-level uses, parameters by component, and the modelling library's name and version."""
+
+    uses: tuple[GraphUse, ...]
+    parameters_by_component: Mapping[str, int]
+    library: str
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInventory:
+    """All operators that a model needs, on both levels. `traced_with` names the modelling library's version, or None."""
+
+    architecture: str | None
+    kernels: tuple[KernelUse, ...]
+    graph: tuple[GraphUse, ...]
+    traced_with: str | None
+    findings: tuple[Finding, ...] = ()
+
+
+class SupportKind(StrEnum):
+    """How a platform provides an operator."""
+
+    NATIVE = "native"
+    COMPOSITE = "composite"
+    FALLBACK = "fallback"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSupport:
+    """A platform's support for one operator: dtypes (empty: any), phases (empty: all), constraints in words."""
+
+    name: str
+    kind: SupportKind
+    grade: Grade
+    dtypes: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    constraints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """An operator that can be replaced by others: its name and the names that it is made of."""
+
+    name: str
+    into: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorManifest:
+    """What one provider offers on one platform, sorted by name; `excluded` maps operators known not to work to the reason."""
+
+    platform: str
+    provider: str
+    version: str
+    operators: tuple[OperatorSupport, ...]
+    decompositions: tuple[Decomposition, ...] = ()
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+
+class CoverageKind(StrEnum):
+    """How an operator use is covered."""
+
+    NATIVE = "native"
+    DECOMPOSED = "decomposed"
+    CUSTOM = "custom"
+    FALLBACK = "fallback"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCoverage:
+    """How one operator is covered on the platform, and why that is so."""
+
+    operator: str
+    dtypes: tuple[str, ...]
+    kind: CoverageKind
+    grade: Grade
+    why: str
+    count: int
+    modules: tuple[str, ...]
+    flops_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An operator that is not covered, with its share of compute and the way to bridge it (None: none is known)."""
+
+    operator: str
+    why: str
+    bridge: str | None
+    flops_share: float
+    calls: int
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageReport:
+    """Coverage of one inventory by one manifest; `graph_coverage` is the share of distinct graph uses that are not missing.
+
+    It is None when the graph level is unknown (nothing was traced). Gaps come ranked, the costliest first.
+    """
+
+    platform: str
+    manifest_digest: str
+    grade: Grade
+    operators: tuple[OperatorCoverage, ...]
+    gaps: tuple[Gap, ...]
+    graph_coverage: float | None
+    findings: tuple[Finding, ...] = ()

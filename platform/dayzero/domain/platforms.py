@@ -1,0 +1,89 @@
+"""Platforms: accelerators with their figures, stacks and link domains."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dayzero.domain.canonical import digest
+
+
+class FigureStatus(StrEnum):
+    """Who says a figure."""
+
+    PUBLISHED = "published"
+    THIRD_PARTY = "third-party"
+    PROBED = "probed"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number with its unit, source and status. A figure that nobody publishes is absent, never guessed."""
+
+    value: float
+    unit: str
+    source: str
+    status: FigureStatus
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDomain:
+    """Devices joined by one kind of link; domains nest, the smallest first."""
+
+    name: str
+    devices: int
+    bandwidth_bytes_per_s: Figure | None = None
+    latency_s: Figure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformProfile:
+    """An accelerator platform. Memory, bandwidth and rates are per device; None where nobody says.
+
+    `excluded_operators` maps operators known not to work to the reason; `pool` is its Prefect work pool.
+    """
+
+    slug: str
+    title: str
+    torch_device: str | None
+    memory_bytes: Figure | None = None
+    memory_bandwidth_bytes_per_s: Figure | None = None
+    flops_per_s: Mapping[str, Figure] = field(default_factory=dict)
+    link_domains: tuple[LinkDomain, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    excluded_operators: Mapping[str, str] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def pool(self) -> str:
+        """The Prefect work pool that serves this platform."""
+        return f"dayzero-{self.slug}"
+
+    @property
+    def figures_digest(self) -> str:
+        """The digest over the figures; prose (title, notes) does not change it."""
+        return digest(
+            {
+                "slug": self.slug,
+                "torch_device": self.torch_device,
+                "memory_bytes": self.memory_bytes,
+                "memory_bandwidth_bytes_per_s": self.memory_bandwidth_bytes_per_s,
+                "flops_per_s": self.flops_per_s,
+                "link_domains": self.link_domains,
+                "dtypes": self.dtypes,
+                "excluded_operators": self.excluded_operators,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What is installed on a worker: component → version. Our own version is no part of it."""
+
+    platform: str
+    components: Mapping[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """The digest over platform and components."""
+        return digest(self)

@@ -1,0 +1,17 @@
+"""What a pipeline step tells the people who watch it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Cell = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One step's outcome for people: a headline, a table, and whether the result was found again instead of computed."""
+
+    step: str
+    headline: str
+    reused: bool = False
+    table: tuple[Mapping[str, Cell], ...] = ()
+    notes: tuple[str, ...] = ()

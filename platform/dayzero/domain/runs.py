@@ -1,0 +1,67 @@
+"""What an isolated run is asked to observe, and how it ended. Observations are facts; verdicts are for the stages."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dayzero.domain.plan import Degrees
+
+
+class Observation(StrEnum):
+    """What a runner's child process observes."""
+
+    STACK = "stack"
+    MANIFEST = "manifest"
+    OPERATORS = "operators"
+    LAYERS = "layers"
+    PERPLEXITY = "perplexity"
+    PARALLEL = "parallel"
+    GENERATION = "generation"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One isolated run. Paths are on the worker's disk; `custom_operators` names registered operator plugins to switch on.
+
+    `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …).
+    """
+
+    observation: Observation
+    platform: str
+    model_dir: str | None = None
+    shards_dir: str | None = None
+    degrees: Degrees = Degrees()
+    dtype: str | None = None
+    custom_operators: tuple[str, ...] = ()
+    options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """Limits of one run: wall time, memory (None: the platform's), and whether it may use the network."""
+
+    timeout_s: float
+    memory_bytes: int | None = None
+    network: bool = False
+
+
+class RunEnd(StrEnum):
+    """How a run ended."""
+
+    COMPLETED = "completed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended and what it wrote. `document` is its JSON (b"" unless completed); `reason` one sentence otherwise."""
+
+    end: RunEnd
+    document: bytes
+    reason: str
+    log_tail: str
+    wall_s: float
+    peak_rss_bytes: int | None

@@ -1,0 +1,1 @@
+"""Protocols between the pipeline and the world. Implementations live in adapters/; fakes in tests."""

@@ -1,0 +1,66 @@
+"""Where models and artifacts come from and go to."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from dayzero.domain.release import Release
+from dayzero.domain.shards import ShardManifest
+from dayzero.domain.watching import RepoListing
+
+Progress = Callable[[int, int | None], None]
+"""Called with (bytes done, bytes in all or None)."""
+
+
+class Hub(Protocol):
+    """A place that publishes models. Errors: NotFoundError, BlockedError (gated: 401/403), UnavailableError (down, slow,
+    429 with retry_after_s), IntegrityError, BadInputError (names that climb out of the repository)."""
+
+    def list_repos(
+        self, *, author: str | None, task: str | None, since: datetime | None, limit: int | None
+    ) -> Iterator[RepoListing]:
+        """Repositories, newest first, lazily over pages."""
+        ...
+
+    def release(self, repo_id: str, revision: str | None) -> Release:
+        """The release at a revision (None: the head), pinned to its commit sha, with files, sizes and digests."""
+        ...
+
+    def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
+        """Exactly the bytes [begin, end) of a file; IntegrityError when the hub sends fewer or more."""
+        ...
+
+    def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
+        """A whole small file (configuration, index), checked against its digest; BadInputError above max_bytes."""
+        ...
+
+    def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
+        """The file under `into` at its relative path, resumed if partly there, checked against its digest before it
+        gets its final name."""
+        ...
+
+
+class ArtifactStore(Protocol):
+    """Content-addressed files: evidence, bundles, logs."""
+
+    def put(self, data: bytes | BinaryIO, *, media_type: str, name: str) -> str:
+        """Store and return the sha256; storing the same bytes twice is one file."""
+        ...
+
+    def open(self, sha256: str) -> BinaryIO:
+        """The bytes; NotFoundError when there are none."""
+        ...
+
+
+class Transfer(Protocol):
+    """Moves weights onto the worker's disk."""
+
+    def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
+        """All files that adaptation needs, checked, under `into`; resumed, never partial under a final name."""
+        ...
+
+    def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
+        """Write the layout's rank files from the checkpoint, with digests in the returned manifest; written shards that
+        match are kept."""
+        ...

@@ -1,0 +1,71 @@
+"""One frozen Settings, read once from DAYZERO_* variables and one TOML file."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from dayzero.errors import BadInputError
+
+
+class Settings(BaseSettings):
+    """Every setting. A variable DAYZERO_NAME wins over `name` in the TOML file (DAYZERO_CONFIG, default dayzero.toml)."""
+
+    model_config = SettingsConfigDict(env_prefix="DAYZERO_", frozen=True, extra="forbid")
+
+    data_dir: Path = Field(Path(".dayzero"), description="Folder for the embedded database, artifacts, shards and logs.")
+    database_url: SecretStr | None = Field(
+        None, description="PostgreSQL URL (postgresql+psycopg://…). Unset: an embedded server under the data folder."
+    )
+    host: str = Field("127.0.0.1", description="Address that the HTTP door and the Prefect server listen on.")
+    port: int = Field(8711, description="Port of the HTTP door (ledger, compatibility list).", ge=0, le=65535)
+    prefect_port: int = Field(4200, description="Port of the Prefect server that `dayzero up` starts.", ge=0, le=65535)
+    prefect_api_url: str | None = Field(None, description="A Prefect API that already runs; unset: our own server.")
+    hf_endpoint: str = Field("https://huggingface.co", description="Endpoint of the Hugging Face hub or a mirror.")
+    hf_token: SecretStr | None = Field(None, description="Token for gated and private repositories.")
+    hub_timeout_s: float = Field(30.0, description="Time after which a hub that does not answer counts as down.", gt=0)
+    hub_retries: int = Field(4, description="Times that a retryable hub error is tried again.", ge=0, le=20)
+    poll_interval_s: float = Field(60.0, description="Time between two polls of the watched sources.", gt=0)
+    reconcile_interval_s: float = Field(5.0, description="Time between two rounds of the reconciler.", gt=0)
+    orphan_after_s: float = Field(60.0, description="Silence after which a running adaptation is started anew.", gt=0)
+    max_attempts: int = Field(5, description="Starts after which an adaptation that keeps dying is failed.", ge=1)
+    platforms: tuple[str, ...] = Field(("cpu",), description="Platforms that `dayzero up` starts a local worker for.")
+    platforms_dir: Path | None = Field(None, description="Folder with your own platform profiles (TOML).")
+    cpu_devices: int = Field(2, description="Devices (processes) of the cpu platform.", ge=1, le=64)
+    check_timeout_s: float = Field(1800.0, description="Wall time that one check may take.", gt=0)
+    check_memory_bytes: int | None = Field(None, description="Memory that one check may take; unset: the platform's.")
+    allow_remote_code: tuple[str, ...] = Field((), description="Repositories whose own code may run, in a container.")
+    allow_pickle: tuple[str, ...] = Field((), description="Repositories whose pickles may be converted in a sandbox.")
+    ledger_url: str | None = Field(None, description="On a worker: the control plane's address.")
+    worker_token: SecretStr | None = Field(None, description="On a worker: its scoped token.")
+    operator_plugins: tuple[str, ...] = Field(
+        (), description="Operator plugins to switch on: NAME[:option=value…][@MODEL-PATTERN], by entry point."
+    )
+    compile_target: bool = Field(True, description="Compile the target where a C++ compiler is there.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Variables win over the TOML file."""
+        import os
+
+        path = Path(os.environ.get("DAYZERO_CONFIG", "dayzero.toml"))
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, path)
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings; BadInputError names the variable or field that is wrong."""
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise BadInputError(
+            f"setting {name} is not usable: {first['msg']}.", remedy=f"Correct DAYZERO_{name.upper()} or dayzero.toml."
+        ) from error

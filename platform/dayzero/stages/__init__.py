@@ -1,0 +1,1 @@
+"""Verbs: noun in, noun out; deterministic; no clock, network, environment or device."""

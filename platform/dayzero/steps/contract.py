@@ -1,0 +1,57 @@
+"""What every step is given and what it gives back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from dayzero.domain.adaptation import Lease
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.release import Release
+from dayzero.domain.reports import StepReport
+from dayzero.domain.runs import RunLimits
+from dayzero.ports.hub import Hub, Progress, Transfer
+from dayzero.ports.ledger import Ledger
+from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
+
+
+class Place(StrEnum):
+    """Where a step runs: on the control plane, or on a worker of the platform."""
+
+    CONTROL = "control"
+    PLATFORM = "platform"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The ports and paths that steps work with. `work_dir` is this host's own disk; `operator_plugins` as in the settings."""
+
+    ledger: Ledger
+    hub_of: Callable[[Release], Hub]
+    tracer: Tracer
+    runner: Runner
+    transfer: Transfer
+    images: ImageBuilder
+    clock: Clock
+    profiles: Mapping[str, PlatformProfile]
+    work_dir: Path
+    limits: RunLimits
+    devices: int
+    operator_plugins: tuple[str, ...] = ()
+    allow_remote_code: tuple[str, ...] = ()
+    allow_pickle: tuple[str, ...] = ()
+    compile_target: bool = True
+    progress: Progress = field(default=lambda done, total: None)
+
+
+StepFunction = Callable[[Bench, Lease], StepReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A named step of the pipeline and where it runs."""
+
+    name: str
+    title: str
+    place: Place
+    run: StepFunction

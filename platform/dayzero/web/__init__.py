@@ -1,0 +1,1 @@
+"""The HTTP door: thin routes onto the app."""
