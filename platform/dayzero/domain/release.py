@@ -54,7 +54,7 @@ class FileRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RepoFile:
-    """One file of a repository: relative POSIX path, size, and the digest the hub states for it (LFS sha256, else git blob id)."""
+    """One file of a repository: relative POSIX path, size, and the hub's digest of it (LFS sha256, else git blob id)."""
 
     path: str
     size_bytes: int
