@@ -94,6 +94,14 @@ class Catalog(Protocol):
         """
         ...
 
+    def hold(self, adaptation_id: str, reason: str) -> Adaptation:
+        """Block a requested adaptation that cannot start yet, with the reason; one that runs or has ended is left alone."""
+        ...
+
+    def resume(self, platform: str, reason: str) -> Sequence[Adaptation]:
+        """Request again every adaptation of the platform that is blocked for exactly this reason."""
+        ...
+
     def cancel(self, adaptation_id: str) -> Adaptation:
         """Cancel: whoever holds it can write nothing more. NotFoundError."""
         ...

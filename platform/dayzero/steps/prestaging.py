@@ -1,0 +1,232 @@
+"""Steps that need no weights: structure, operator inventory, coverage and a first plan."""
+
+from dataclasses import dataclass, replace
+
+from dayzero.domain.adaptation import Adaptation, Lease
+from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.findings import Finding
+from dayzero.domain.operators import CoverageReport, OperatorInventory, Trace
+from dayzero.domain.plan import PlanReport, Workload
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.release import FileRole, Release, RepoFile
+from dayzero.domain.reports import StepReport
+from dayzero.domain.results import result_key
+from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError
+from dayzero.stages.coverage import cover, with_exclusions
+from dayzero.stages.inventory import inventory_of
+from dayzero.stages.planning import plan_for
+from dayzero.stages.structure import read_spec
+from dayzero.steps.contract import Bench
+from dayzero.steps.keeping import Kept, keep
+
+MAX_CONFIG_BYTES = 8 * 2**20
+TRACE_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A release's config.json as text, and the digest the hub states for it."""
+
+    text: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a step works on: the adaptation, its release, and the profile of its platform."""
+
+    adaptation: Adaptation
+    release: Release
+    profile: PlatformProfile
+
+
+def subject_of(bench: Bench, lease: Lease) -> Subject:
+    """The adaptation behind a lease, its release and platform; NotFoundError for a platform without a profile."""
+    adaptation = bench.ledger.adaptation(lease.adaptation_id)
+    profile = bench.profiles.get(adaptation.platform)
+    if profile is None:
+        raise NotFoundError(
+            f"platform {adaptation.platform} has no profile.",
+            remedy="Known ones: " + ", ".join(sorted(bench.profiles)) + "; add yours to DAYZERO_PLATFORMS_DIR.",
+        )
+    return Subject(adaptation, bench.ledger.release(adaptation.release_id), profile)
+
+
+def config_file(release: Release) -> RepoFile:
+    """The release's config.json; BadInputError when it has none."""
+    for file in release.files:
+        if file.role is FileRole.CONFIGURATION and file.path == "config.json":
+            return file
+    raise BadInputError(
+        f"{release.repo_id} at {release.revision[:12]} has no config.json, so its architecture is unknown.",
+        remedy="Publish a configuration, or announce one with `dayzero announce`.",
+    )
+
+
+def configuration(bench: Bench, lease: Lease) -> Kept[Configuration]:
+    """The configuration's text, read from the hub once."""
+    release = subject_of(bench, lease).release
+    file = config_file(release)
+    stated = file.sha256 or file.git_blob_id or ""
+
+    def read() -> Configuration:
+        data = bench.hub_of(release).read_small(release, file.path, MAX_CONFIG_BYTES)
+        try:
+            return Configuration(data.decode("utf-8"), stated)
+        except UnicodeDecodeError as error:
+            raise BadInputError(f"config.json of {release.repo_id} is not UTF-8 text.") from error
+
+    return keep(bench.ledger, lease, result_key("configuration", 1, stated, file.size_bytes), Configuration, read)
+
+
+def structure(bench: Bench, lease: Lease) -> Kept[ModelSpec]:
+    """The model's structure from its configuration alone."""
+    config = configuration(bench, lease).noun
+    return keep(
+        bench.ledger,
+        lease,
+        result_key("structure", 1, config.text),
+        ModelSpec,
+        lambda: read_spec(config.text.encode(), None),
+    )
+
+
+def inventory(bench: Bench, lease: Lease) -> Kept[OperatorInventory]:
+    """The operators the model needs; the graph level is unknown, with a finding, where the code cannot be run."""
+    config = configuration(bench, lease).noun
+    spec = structure(bench, lease).noun
+
+    def compute() -> OperatorInventory:
+        trace, finding = _trace(bench, config.text, spec)
+        found = inventory_of(spec, trace, bench.taxonomy)
+        return replace(found, findings=(*found.findings, finding)) if finding else found
+
+    key = result_key("inventory", 1, config.text, bench.library, bench.taxonomy)
+    return keep(bench.ledger, lease, key, OperatorInventory, compute)
+
+
+def _trace(bench: Bench, config: str, spec: ModelSpec) -> tuple[Trace | None, Finding | None]:
+    try:
+        return bench.tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S), None
+    except (BlockedError, DependencyError, MeasurementError) as error:
+        return None, Finding("trace.unavailable", spec.model_type or "model", str(error))
+
+
+def coverage(bench: Bench, lease: Lease) -> Kept[CoverageReport]:
+    """How the platform's operator library covers the inventory; BlockedError when no worker told what it offers."""
+    subject = subject_of(bench, lease)
+    needed = inventory(bench, lease).noun
+    offered = bench.ledger.manifest(subject.profile.slug)
+    if offered is None:
+        raise BlockedError(
+            f"nobody has told yet what {subject.profile.slug} offers, so coverage of {subject.adaptation.model} is unknown.",
+            remedy=f"Start a worker there: dayzero worker join --platform {subject.profile.slug}",
+        )
+    manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
+    key = result_key("coverage", 1, needed, manifest)
+    return keep(bench.ledger, lease, key, CoverageReport, lambda: cover(needed, manifest))
+
+
+def device_memory_bytes(bench: Bench) -> int | None:
+    """Memory of one device of the host, where a device is a share of it (the cpu platform)."""
+    return None if bench.limits.memory_bytes is None else bench.limits.memory_bytes // bench.devices
+
+
+def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
+    """A plan from the configuration alone, before any weights."""
+    subject = subject_of(bench, lease)
+    spec = structure(bench, lease).noun
+    workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
+    limit = device_memory_bytes(bench)
+    key = result_key("plan", 1, spec, subject.profile.figures_digest, workload, bench.devices, limit)
+    return keep(
+        bench.ledger,
+        lease,
+        key,
+        PlanReport,
+        lambda: plan_for(spec, None, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit),
+    )
+
+
+def structure_step(bench: Bench, lease: Lease) -> StepReport:
+    """Read the structure and say what it is."""
+    kept = structure(bench, lease)
+    spec = kept.noun
+    parameters = spec.parameters
+    total = f"{parameters.total_language:,} parameters" if parameters.total_language is not None else "parameters unknown"
+    kinds = sorted({layer.mixer.kind for layer in spec.layers} | {layer.feed_forward.kind for layer in spec.layers})
+    return StepReport(
+        "structure",
+        f"{spec.architecture or 'unknown architecture'}: {len(spec.layers)} layers, {total}",
+        kept.reused,
+        (
+            {"what": "layer kinds", "value": ", ".join(kinds)},
+            {"what": "active parameters", "value": parameters.active},
+            {"what": "state bytes per token", "value": spec.state.bytes_per_token},
+            {"what": "native dtype", "value": spec.native_dtype},
+        ),
+        tuple(finding.message for finding in spec.findings),
+    )
+
+
+def inventory_step(bench: Bench, lease: Lease) -> StepReport:
+    """Take the operator inventory and say how large it is."""
+    kept = inventory(bench, lease)
+    found = kept.noun
+    names = {use.name for use in found.graph}
+    headline = f"{len(found.kernels)} kernel-level operators; {len(names)} graph operators in {len(found.graph)} uses"
+    rows = tuple(
+        {"operator": use.name, "phase": use.phase.value, "calls": use.count, "flops": use.flops}
+        for use in sorted(found.graph, key=lambda use: -(use.flops or 0))[:25]
+    )
+    return StepReport("inventory", headline, kept.reused, rows, tuple(finding.message for finding in found.findings))
+
+
+def coverage_step(bench: Bench, lease: Lease) -> StepReport:
+    """Compare inventory and manifest and name the gaps."""
+    kept = coverage(bench, lease)
+    report = kept.noun
+    share = "unknown" if report.graph_coverage is None else f"{report.graph_coverage:.1%}"
+    rows = tuple(
+        {"gap": gap.operator, "why": gap.why, "bridge": gap.bridge, "share of FLOPs": gap.flops_share} for gap in report.gaps
+    )
+    headline = f"graph coverage {share} on {report.platform} ({report.grade.value}), {len(report.gaps)} gaps"
+    return StepReport("coverage", headline, kept.reused, rows, tuple(finding.message for finding in report.findings))
+
+
+def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:
+    """The plan, its alternatives and the rejected ones as table rows."""
+    chosen = [report.plan] if report.plan else []
+    rows: list[dict[str, str | int | float | None]] = [
+        {
+            "plan": str(plan.degrees),
+            "devices": plan.degrees.world,
+            "verdict": "chosen" if plan is report.plan else "fits",
+            "reason": f"largest rank {max(budget.total_bytes for budget in plan.memory):,} bytes",
+        }
+        for plan in (*chosen, *report.alternatives)
+    ]
+    rows += [
+        {
+            "plan": str(no.degrees),
+            "devices": no.degrees.world,
+            "verdict": f"rejected ({no.family})",
+            "reason": no.reason,
+        }
+        for no in report.rejected
+    ]
+    return tuple(rows[:40])
+
+
+def plan_headline(report: PlanReport) -> str:
+    """The chosen plan in one sentence."""
+    chosen = f"{report.plan.degrees} on {report.plan.degrees.world} devices" if report.plan else "no plan fits"
+    return f"{chosen}; {report.candidates} candidates, {len(report.rejected)} rejected with reasons"
+
+
+def first_plan_step(bench: Bench, lease: Lease) -> StepReport:
+    """Make the plan that needs no weights."""
+    kept = first_plan(bench, lease)
+    report = kept.noun
+    notes = tuple(finding.message for finding in report.findings)
+    return StepReport("plan", plan_headline(report), kept.reused, plan_rows(report), notes)

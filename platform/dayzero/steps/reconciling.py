@@ -1,0 +1,69 @@
+"""The reconciler: starts what is requested or orphaned, and blocks what no worker could take."""
+
+from dataclasses import dataclass
+
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.errors import UnavailableError
+from dayzero.ports.catalog import Catalog, Workforce
+from dayzero.ports.running import Clock, Orchestrator
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileReport:
+    """What one round did: adaptations started, held for want of a worker, and requested again since one joined."""
+
+    started: tuple[str, ...]
+    held: tuple[str, ...]
+    resumed: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long silence is borne: of a running adaptation, of a worker, and how often an adaptation may be started."""
+
+    orphan_after_s: float
+    worker_silent_s: float
+    max_attempts: int
+
+
+def no_worker_reason(platform: str) -> str:
+    """The one reason that an adaptation is held with for want of a worker."""
+    return f"no worker for platform {platform}; start one there: dayzero worker join --platform {platform}"
+
+
+def reconcile(
+    catalog: Catalog, workforce: Workforce, orchestrator: Orchestrator, clock: Clock, patience: Patience
+) -> ReconcileReport:
+    """One round. It may run at any time, twice at once, or after any crash: starts are idempotent on (id, attempt)."""
+    resumed = _resume(catalog, workforce, patience)
+    started: list[str] = []
+    held: list[str] = []
+    problems: list[str] = []
+    for adaptation in catalog.startable(patience.orphan_after_s, patience.max_attempts):
+        if _lacks_worker(adaptation, workforce, patience):
+            if (clock.now() - adaptation.requested_at).total_seconds() >= patience.worker_silent_s:
+                catalog.hold(adaptation.id, no_worker_reason(adaptation.platform))
+                held.append(adaptation.id)
+            continue
+        try:
+            orchestrator.start(adaptation)
+            started.append(adaptation.id)
+        except UnavailableError as error:
+            problems.append(f"{adaptation.model} on {adaptation.platform}: {error}")
+    return ReconcileReport(tuple(started), tuple(held), tuple(resumed), tuple(problems))
+
+
+def _lacks_worker(adaptation: Adaptation, workforce: Workforce, patience: Patience) -> bool:
+    if adaptation.purpose is not Purpose.ADAPT:
+        return False
+    return workforce.workers_alive(adaptation.platform, patience.worker_silent_s) == 0
+
+
+def _resume(catalog: Catalog, workforce: Workforce, patience: Patience) -> list[str]:
+    waiting = {adaptation.platform for adaptation in catalog.adaptations(state=AdaptationState.BLOCKED)}
+    resumed: list[str] = []
+    for platform in sorted(waiting):
+        if workforce.workers_alive(platform, patience.worker_silent_s):
+            resumed += [adaptation.id for adaptation in catalog.resume(platform, no_worker_reason(platform))]
+    return resumed

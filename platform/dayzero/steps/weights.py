@@ -1,0 +1,166 @@
+"""Steps on the day: what the headers say, the exact plan, and the bytes on the worker's disk."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayzero.codec import load
+from dayzero.domain.adaptation import Lease
+from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.plan import Degrees, PlanReport, Workload
+from dayzero.domain.release import FileRole, HubKind, Release
+from dayzero.domain.reports import StepReport
+from dayzero.domain.results import result_key
+from dayzero.domain.shards import ShardManifest
+from dayzero.domain.tensors import CheckpointIndex
+from dayzero.errors import BlockedError
+from dayzero.stages.entries import weights_check
+from dayzero.stages.layout import lay_out
+from dayzero.stages.planning import plan_for
+from dayzero.stages.structure import read_spec
+from dayzero.steps.contract import Bench
+from dayzero.steps.headers import checkpoint_index
+from dayzero.steps.keeping import Kept, keep
+from dayzero.steps.prestaging import configuration, device_memory_bytes, plan_headline, plan_rows, subject_of
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """Where this host keeps a release: the checkpoint as published, and its shards under a plan."""
+
+    model_dir: Path
+    shards_dir: Path
+
+
+def on_disk(bench: Bench, release: Release, degrees: Degrees) -> OnDisk:
+    """The folders of a release under a plan; a directory model is used where it lies."""
+    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else bench.work_dir / "models" / release.content_id
+    return OnDisk(here, bench.work_dir / "shards" / release.content_id / str(degrees))
+
+
+def require_safetensors(release: Release) -> None:
+    """BlockedError for a repository whose weights are only pickles."""
+    weights = release.weight_files()
+    if weights and not any(file.path.endswith(".safetensors") for file in weights):
+        raise BlockedError(
+            f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code when loaded.",
+            remedy=f"Ask for safetensors, or allow a conversion in a sandbox with DAYZERO_ALLOW_PICKLE='[\"{release.repo_id}\"]'.",
+        )
+
+
+def require_library_code(bench: Bench, release: Release, spec: ModelSpec) -> None:
+    """BlockedError for a model that needs its repository's own code, which the operator did not allow."""
+    if spec.remote_code and spec.known is not True and release.repo_id not in bench.allow_remote_code:
+        raise BlockedError(
+            f"{release.repo_id} points to code of its own, which is not run.",
+            remedy=f"Read that code, then allow it with DAYZERO_ALLOW_REMOTE_CODE='[\"{release.repo_id}\"]'.",
+        )
+
+
+def headers(bench: Bench, lease: Lease) -> Kept[CheckpointIndex]:
+    """Every tensor of the checkpoint, read from the headers by range."""
+    release = subject_of(bench, lease).release
+    require_safetensors(release)
+    roles = (FileRole.WEIGHTS, FileRole.WEIGHTS_INDEX)
+    files = sorted((file.path, file.sha256 or file.git_blob_id or "") for file in release.files if file.role in roles)
+    key = result_key("headers", 1, files)
+    return keep(bench.ledger, lease, key, CheckpointIndex, lambda: checkpoint_index(bench.hub_of(release), release))
+
+
+def full_structure(bench: Bench, lease: Lease) -> Kept[ModelSpec]:
+    """The model's structure from its configuration and its tensor headers together."""
+    config = configuration(bench, lease).noun
+    index = headers(bench, lease).noun
+    key = result_key("structure.weights", 1, config.text, index)
+    return keep(bench.ledger, lease, key, ModelSpec, lambda: read_spec(config.text.encode(), index))
+
+
+def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
+    """The plan over the real tensor list: its weight bytes are those of the shard files."""
+    subject = subject_of(bench, lease)
+    spec = full_structure(bench, lease).noun
+    index = headers(bench, lease).noun
+    workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
+    limit = device_memory_bytes(bench)
+    key = result_key("plan.weights", 1, spec, index, subject.profile.figures_digest, workload, bench.devices, limit)
+    return keep(
+        bench.ledger,
+        lease,
+        key,
+        PlanReport,
+        lambda: plan_for(spec, index, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit),
+    )
+
+
+def agreed_plan(bench: Bench, lease: Lease) -> PlanReport:
+    """The plan that the control plane made for this adaptation (newest first), or one made here when there is none.
+
+    A worker does not plan again: its own memory would give another plan than the one that was recorded.
+    """
+    made = [stored for stored in bench.ledger.linked_results(lease.adaptation_id) if stored.key.stage == "plan.weights"]
+    return load(PlanReport, made[-1].document) if made else exact_plan(bench, lease).noun
+
+
+def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
+    """The degrees of the chosen plan; BlockedError with every rejection when nothing fits."""
+    report = agreed_plan(bench, lease)
+    if report.plan is None:
+        reasons = "; ".join(sorted({no.reason for no in report.rejected})[:5])
+        raise BlockedError(f"no plan fits {subject_of(bench, lease).adaptation.model} on {report.platform}: {reasons}.")
+    return report.plan.degrees
+
+
+def headers_step(bench: Bench, lease: Lease) -> StepReport:
+    """Read the headers and say where they contradict the configuration."""
+    kept = full_structure(bench, lease)
+    index = headers(bench, lease).noun
+    findings = (*index.findings, *kept.noun.findings)
+    headline = f"{len(index.tensors)} tensors, {index.weight_bytes:,} bytes; {len(findings)} findings"
+    rows = tuple({"finding": found.code, "subject": found.subject, "message": found.message} for found in findings[:40])
+    return StepReport("headers", headline, kept.reused, rows)
+
+
+def exact_plan_step(bench: Bench, lease: Lease) -> StepReport:
+    """Plan over the real tensors."""
+    kept = exact_plan(bench, lease)
+    return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun))
+
+
+def fetch_step(bench: Bench, lease: Lease) -> StepReport:
+    """Bring the files onto this host's disk, checked; what is there already is not fetched again."""
+    release = subject_of(bench, lease).release
+    require_safetensors(release)
+    place = on_disk(bench, release, Degrees())
+    if release.hub is HubKind.DIRECTORY:
+        return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights are on this disk already", reused=True)
+    moved = 0
+
+    def progress(done: int, total: int | None) -> None:
+        nonlocal moved
+        moved = done
+        bench.progress(done, total)
+
+    bench.transfer.fetch(bench.hub_of(release), release, place.model_dir, progress)
+    return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests")
+
+
+def sharded(bench: Bench, lease: Lease) -> tuple[OnDisk, ShardManifest]:
+    """The shards of the chosen plan on this host's disk: written now, or found and checked."""
+    release = subject_of(bench, lease).release
+    degrees = chosen_degrees(bench, lease)
+    place = on_disk(bench, release, degrees)
+    layout = lay_out(release.content_id, full_structure(bench, lease).noun, headers(bench, lease).noun, degrees)
+    return place, bench.transfer.shard(place.model_dir, layout, place.shards_dir, bench.progress)
+
+
+def shard_step(bench: Bench, lease: Lease) -> StepReport:
+    """Write the shards, record their manifest, and compare their bytes with the plan's."""
+    _, manifest = sharded(bench, lease)
+    kept = keep(
+        bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest
+    )
+    bench.ledger.put_check(weights_check(agreed_plan(bench, lease), manifest), lease)
+    rows = tuple(
+        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": (file.sha256 or "")[:12]}
+        for file in manifest.files
+    )
+    return StepReport("shard", f"{manifest.degrees}: {len(manifest.files)} shard files", kept.reused, rows)
