@@ -1,0 +1,311 @@
+"""The decision table, over every combination of verdicts."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayzero.domain.entry import Correctness, DayZeroClock, EntryKey, Lifecycle, Performance
+from dayzero.domain.operators import CoverageKind, CoverageReport, Gap, OperatorCoverage
+from dayzero.domain.plan import Degrees, Estimates, MemoryBudget, ParallelPlan, PlanReport, Rejection, Workload
+from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
+from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
+from dayzero.errors import BadInputError
+from dayzero.stages.entries import (
+    END_TO_END,
+    METHOD,
+    coverage_check,
+    derive_entry,
+    plan_check,
+    predicted_entry,
+    requirements,
+    weights_check,
+)
+
+KEY = EntryKey("org/m", "c" * 64, "cpu", "f" * 64, "transformers", "bfloat16", Degrees(tp=3), Mode.INFERENCE)
+
+TWO = Degrees(tp=2)
+
+
+def check(layer: CheckLayer, name: str, verdict: Verdict, rung: str = "tp3", grade: Grade = Grade.MEASURED) -> Check:
+    return Check(layer, name, rung, verdict, grade, f"{name} says so")
+
+
+def checks(verdicts: dict[str, Verdict | None], grade: Grade = Grade.MEASURED) -> tuple[Check, ...]:
+    layers = {name: need.layer for need in requirements(KEY) for name in need.any_of}
+    return tuple(check(layers[name], name, verdict, grade=grade) for name, verdict in verdicts.items() if verdict)
+
+
+NAMES = (
+    "operators.coverage",
+    "operators.float64",
+    "layers.three_way",
+    "model.perplexity",
+    "memory.peak",
+    "parallel.logits",
+    END_TO_END,
+)
+ALL_PASS: dict[str, Verdict | None] = dict.fromkeys(NAMES, Verdict.PASS)
+
+
+def report(found: tuple[Check, ...], **parts: object) -> VerificationReport:
+    return replace(VerificationReport(METHOD, "cpu", Mode.INFERENCE, found), **parts)
+
+
+def derive(found: tuple[Check, ...], key: EntryKey = KEY):
+    return derive_entry(key, mode=key.mode, coverage=None, report=report(found), plan=None)
+
+
+def expected(verdicts: dict[str, Verdict | None]) -> Correctness:
+    """The table once more, in other words than the code has."""
+    values = list(verdicts.values())
+    if Verdict.FAIL in values:
+        return Correctness.FAILING
+    if values.count(Verdict.PASS) == len(NAMES):
+        return Correctness.VERIFIED
+    return Correctness.FUNCTIONAL if verdicts[END_TO_END] is Verdict.PASS else Correctness.UNKNOWN
+
+
+def test_every_combination_of_verdicts() -> None:
+    for values in product(Verdict, repeat=len(NAMES)):
+        verdicts: dict[str, Verdict | None] = dict(zip(NAMES, values, strict=True))
+        entry = derive(checks(verdicts))
+        assert entry.correctness is expected(verdicts), verdicts
+        assert entry.missing_checks == tuple(
+            need.name for need in requirements(KEY) if not any(verdicts.get(name) is Verdict.PASS for name in need.any_of)
+        )
+
+
+ANY_CHECKS = st.lists(
+    st.builds(
+        Check,
+        layer=st.sampled_from(CheckLayer),
+        check=st.sampled_from([*NAMES, "memory.weights", "image.build", "fine_tune.training", "precision.extra"]),
+        rung=st.sampled_from(["tp1", "tp3", "pp2"]),
+        verdict=st.sampled_from(Verdict),
+        grade=st.sampled_from(Grade),
+        reason=st.just("because"),
+    ),
+    max_size=14,
+).map(tuple)
+
+
+@given(st.sampled_from([ALL_PASS, {}]).map(checks), ANY_CHECKS)
+def test_verified_only_when_every_requirement_is_shown_and_nothing_fails(
+    base: tuple[Check, ...], more: tuple[Check, ...]
+) -> None:
+    found = (*base, *more)
+    entry = derive(found)
+    evident = [one for one in found if one.grade is not Grade.PREDICTED]
+    if entry.correctness is Correctness.VERIFIED:
+        for need in requirements(KEY):
+            about = [one for one in evident if one.layer is need.layer and one.check in need.any_of]
+            assert Verdict.PASS in {one.verdict for one in about}
+            assert not {Verdict.FAIL, Verdict.ERROR} & {one.verdict for one in about}
+        assert entry.missing_checks == ()
+        assert entry.grade is not Grade.PREDICTED
+    else:
+        assert entry.missing_checks or entry.correctness is Correctness.FAILING
+    if entry.correctness in (Correctness.VERIFIED, Correctness.FUNCTIONAL):
+        assert any(one.check == END_TO_END and one.verdict is Verdict.PASS for one in evident)
+    if entry.correctness is Correctness.FAILING:
+        assert any(one.verdict is Verdict.FAIL for one in evident)
+
+
+@given(ANY_CHECKS)
+def test_adding_a_check_that_was_not_run_never_improves_an_entry(found: tuple[Check, ...]) -> None:
+    order = [Correctness.FAILING, Correctness.UNKNOWN, Correctness.FUNCTIONAL, Correctness.VERIFIED]
+    before = derive(found).correctness
+    for name, layer in (("layers.three_way", CheckLayer.PRECISION), (END_TO_END, CheckLayer.END_TO_END)):
+        after = derive((*found, check(layer, name, Verdict.NOT_RUN))).correctness
+        assert order.index(after) <= order.index(before)
+
+
+def test_from_nothing_comes_unknown() -> None:
+    entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=None, plan=None)
+    assert entry.correctness is Correctness.UNKNOWN
+    assert entry.grade is Grade.PREDICTED
+    assert entry.performance is Performance.UNMEASURED
+    assert END_TO_END in entry.missing_checks
+    assert END_TO_END in entry.reason
+    assert not entry.verified
+
+
+def test_grade_is_the_weakest_evidence_that_counts() -> None:
+    found = checks(ALL_PASS)
+    declared = tuple(replace(one, grade=Grade.DECLARED) if one.check == "operators.coverage" else one for one in found)
+    assert derive(found).grade is Grade.MEASURED
+    assert derive(declared).grade is Grade.DECLARED
+    assert derive(declared).correctness is Correctness.VERIFIED
+    assert derive(checks(ALL_PASS, Grade.PREDICTED)).correctness is Correctness.UNKNOWN
+
+
+def test_a_failing_entry_names_the_check_and_where_the_fault_starts() -> None:
+    found = report(
+        checks({**ALL_PASS, "layers.three_way": Verdict.FAIL}),
+        culprits=(Culprit(12, "model.layers.12.mlp", "aten.mm.default", 0.02, 0.001),),
+    )
+    entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=found, plan=None)
+    assert entry.correctness is Correctness.FAILING
+    for part in ("layers.three_way", "layer 12", "model.layers.12.mlp", "aten.mm.default", "0.02", "0.001"):
+        assert part in entry.reason
+
+
+def test_the_parallel_check_is_required_at_the_rung_of_the_plan() -> None:
+    without = {name: verdict for name, verdict in ALL_PASS.items() if name != "parallel.logits"}
+    other = check(CheckLayer.MEMORY_PARALLELISM, "parallel.logits", Verdict.PASS, rung="pp2")
+    assert derive((*checks(without), other)).missing_checks == ("parallel.logits@tp3",)
+    one_device = replace(KEY, plan=Degrees())
+    assert derive(checks(without), one_device).correctness is Correctness.VERIFIED
+    errs = check(CheckLayer.MEMORY_PARALLELISM, "parallel.logits", Verdict.ERROR, rung="pp2")
+    assert derive((*checks(ALL_PASS), errs)).correctness is Correctness.FUNCTIONAL
+
+
+def test_weights_may_stand_for_peak_memory_but_an_error_is_not_passed_over() -> None:
+    weights = {name: verdict for name, verdict in ALL_PASS.items() if name != "memory.peak"} | {"memory.weights": Verdict.PASS}
+    assert derive(checks(weights)).correctness is Correctness.VERIFIED
+    assert derive(checks({**weights, "memory.peak": Verdict.NOT_RUN})).correctness is Correctness.VERIFIED
+    assert derive(checks({**weights, "memory.peak": Verdict.ERROR})).correctness is Correctness.FUNCTIONAL
+
+
+@pytest.mark.parametrize("name", ["image.build", "serving.completion", "fine_tune.training"])
+def test_image_serving_and_fine_tune_are_columns_of_their_own(name: str) -> None:
+    extra = check(CheckLayer.END_TO_END, name, Verdict.FAIL)
+    entry = derive((*checks(ALL_PASS), extra))
+    assert entry.correctness is Correctness.VERIFIED
+    assert entry.columns[name.split(".")[0]] == "fail"
+    assert derive(checks(ALL_PASS)).columns == {"image": "not_run", "serving": "not_run", "fine_tune": "not_run"}
+
+
+def test_fine_tune_mode_requires_its_training_check_beside_the_others() -> None:
+    key = replace(KEY, mode=Mode.FINE_TUNE)
+    trained = check(CheckLayer.END_TO_END, "fine_tune.training", Verdict.PASS)
+    for found, correctness in (
+        (checks(ALL_PASS), Correctness.FUNCTIONAL),
+        ((*checks(ALL_PASS), trained), Correctness.VERIFIED),
+        ((*checks(ALL_PASS), replace(trained, verdict=Verdict.FAIL)), Correctness.FAILING),
+    ):
+        tuned = VerificationReport("fine-tune-1", "cpu", Mode.FINE_TUNE, found)
+        assert derive_entry(key, mode=Mode.FINE_TUNE, coverage=None, report=tuned, plan=None).correctness is correctness
+
+
+def test_blocked_is_neither_pass_nor_fail() -> None:
+    entry = derive_entry(
+        KEY, mode=Mode.INFERENCE, coverage=None, report=None, plan=None, blocked_reason="no reference implementation"
+    )
+    assert entry.lifecycle is Lifecycle.BLOCKED
+    assert entry.correctness is Correctness.UNKNOWN
+    assert entry.reason == "blocked: no reference implementation"
+
+
+def test_performance_is_measured_only_by_performance_figures() -> None:
+    memory = report(checks(ALL_PASS), measurements=(Measurement("peak_memory_bytes", 1.0, "bytes"),))
+    speed = report(checks(ALL_PASS), measurements=(Measurement("ttft_s", 1.0, "s"),))
+    for found, performance in ((memory, Performance.UNMEASURED), (speed, Performance.MEASURED)):
+        entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=found, plan=None)
+        assert entry.performance is performance
+
+
+def test_results_of_another_platform_or_mode_are_refused() -> None:
+    other = VerificationReport(METHOD, "h100", Mode.INFERENCE, checks(ALL_PASS))
+    with pytest.raises(BadInputError, match="several platforms: cpu, h100"):
+        derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=other, plan=None)
+    with pytest.raises(BadInputError, match="several modes"):
+        derive_entry(KEY, mode=Mode.FINE_TUNE, coverage=None, report=None, plan=None)
+
+
+def covered(name: str, kind: CoverageKind) -> OperatorCoverage:
+    return OperatorCoverage(name, ("bfloat16",), kind, Grade.MEASURED, "why", 3, ("model",), 0.5)
+
+
+def coverage(*kinds: CoverageKind, graph: float | None = 1.0, gaps: tuple[Gap, ...] = ()) -> CoverageReport:
+    operators = tuple(covered(f"aten.op{index}", kind) for index, kind in enumerate(kinds))
+    return CoverageReport("cpu", "d" * 64, Grade.MEASURED, operators, gaps, graph)
+
+
+def test_a_missing_operator_is_named_and_makes_the_entry_failing() -> None:
+    gap = Gap("attention.mla", "not offered", None, 0.9, 3, ("model",))
+    for one, name in (
+        (coverage(CoverageKind.NATIVE, CoverageKind.MISSING, graph=0.5), "aten.op1"),
+        (coverage(CoverageKind.NATIVE, gaps=(gap,)), "attention.mla"),
+    ):
+        verdict = coverage_check(one)
+        assert verdict.verdict is Verdict.FAIL
+        assert name in verdict.reason
+        found = tuple(found for found in checks(ALL_PASS) if found.check != "operators.coverage")
+        entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=one, report=report(found), plan=None)
+        assert entry.correctness is Correctness.FAILING
+        assert name in entry.reason
+        assert entry.gaps == tuple(gap.operator for gap in one.gaps)
+
+
+def test_coverage_that_nobody_traced_is_not_run() -> None:
+    assert coverage_check(coverage(CoverageKind.NATIVE, graph=None)).verdict is Verdict.NOT_RUN
+    assert coverage_check(coverage()).verdict is Verdict.NOT_RUN
+    passing = coverage_check(coverage(CoverageKind.NATIVE, CoverageKind.FALLBACK))
+    assert passing.verdict is Verdict.PASS
+    assert "1 by fallback" in passing.reason
+
+
+def planned(*weights: int | None, degrees: Degrees = TWO) -> PlanReport:
+    memory = tuple(
+        MemoryBudget(rank, {"state": 1} if value is None else {"weights": value}, 100) for rank, value in enumerate(weights)
+    )
+    plan = ParallelPlan(degrees, memory, ((0, 2),), Estimates(), None, (degrees,))
+    return PlanReport("cpu", Workload(), plan, (), (), 4)
+
+
+def shards(*weights: int, degrees: Degrees = TWO, sha256: str | None = "a" * 64) -> ShardManifest:
+    files = tuple(
+        ShardFile(
+            rank, f"{rank}.safetensors", size + 80, sha256, (ShardTensor("w", "U8", (size,), 0, 0, size, "f", 80, 80 + size),)
+        )
+        for rank, size in enumerate(weights)
+    )
+    return ShardManifest("c" * 64, degrees, files)
+
+
+def test_planned_weight_bytes_must_equal_the_written_ones() -> None:
+    exact = weights_check(planned(10, 12), shards(10, 12))
+    assert (exact.verdict, exact.measured, exact.n) == (Verdict.PASS, 0.0, 2)
+    off = weights_check(planned(10, 12), shards(10, 13))
+    assert (off.verdict, off.measured) == (Verdict.FAIL, 1.0)
+    assert "rank 1" in off.reason
+    swapped = weights_check(planned(10, 12), shards(12, 10))
+    assert swapped.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("plan", "manifest", "verdict"),
+    [
+        (PlanReport("cpu", Workload(), None, (), (), 0), shards(1, 1), Verdict.NOT_RUN),
+        (planned(1, 1), shards(), Verdict.NOT_RUN),
+        (planned(1, 1), shards(1, 1, sha256=None), Verdict.NOT_RUN),
+        (planned(1, 1), shards(1, 1, degrees=Degrees(pp=2)), Verdict.ERROR),
+        (planned(1, None), shards(1, 1), Verdict.ERROR),
+        (planned(1), shards(1, 1), Verdict.ERROR),
+        (planned(1, 1), shards(1, 1, 1), Verdict.ERROR),
+    ],
+)
+def test_weight_bytes_that_cannot_be_compared_are_neither_pass_nor_fail(
+    plan: PlanReport, manifest: ShardManifest, verdict: Verdict
+) -> None:
+    found = weights_check(plan, manifest)
+    assert found.verdict is verdict
+    assert found.measured is None
+
+
+def test_a_prediction_stays_unknown_whatever_it_predicts() -> None:
+    rejected = Rejection(Degrees(), "memory", "needs 9 bytes, has 1", {})
+    nothing_fits = PlanReport("cpu", Workload(), None, (), (rejected,), 7)
+    for plan, words in ((planned(1, 1), "tp2 fits"), (nothing_fits, "needs 9 bytes"), (None, "nothing was run")):
+        entry = predicted_entry(KEY, coverage=coverage(CoverageKind.NATIVE), plan=plan, clock=DayZeroClock())
+        assert (entry.lifecycle, entry.correctness, entry.grade) == (Lifecycle.PREDICTED, Correctness.UNKNOWN, Grade.PREDICTED)
+        assert words in entry.reason
+        assert len(entry.missing_checks) == len(requirements(KEY))
+    assert plan_check(planned(1, 1)).grade is Grade.PREDICTED
+    assert predicted_entry(KEY, coverage=None, plan=None, lifecycle=Lifecycle.STAGED).lifecycle is Lifecycle.STAGED
+    blocked = predicted_entry(KEY, coverage=None, plan=None, blocked_reason="no worker")
+    assert (blocked.lifecycle, blocked.correctness) == (Lifecycle.BLOCKED, Correctness.UNKNOWN)
