@@ -17,7 +17,11 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mixer:
-    """A layer's token mixer; `kind` is a taxonomy name such as attention.gqa or attention.mla. Unknown numbers are None."""
+    """A layer's token mixer; `kind` is a taxonomy name such as attention.gqa or attention.mla. Unknown numbers are None.
+
+    `head_dim` is the query/key width of a head (for MLA with its rotary part); `qk_norm` is "head" (over each head) or
+    "full" (over all heads together).
+    """
 
     kind: str
     heads: int | None = None
@@ -30,6 +34,9 @@ class Mixer:
     rope_head_dim: int | None = None
     rope_theta: float | None = None
     bias: bool = False
+    output_bias: bool = False
+    qk_norm: str | None = None
+    sinks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class FeedForward:
     shared_intermediate_size: int | None = None
     scoring: str | None = None
     groups: int | None = None
+    bias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,9 @@ class ModelSpec:
     """A model's structure.
 
     `architecture` is the class name of the configuration (None when it names none), `model_type` its type;
-    `known` says whether the installed modelling library knows that type (None when nobody could be asked).
+    `known` says whether the installed modelling library knows that type (None when nobody could be asked). `family` names
+    the structure rules that apply (None: no rules are known, only what the headers prove); `predict_layers` counts
+    multi-token-prediction layers, which `layers` leaves out; `towers` names the configuration's other modalities.
     """
 
     architecture: str | None
@@ -127,5 +137,8 @@ class ModelSpec:
     state: SequenceState
     quantization: Quantization | None = None
     remote_code: bool = False
+    family: str | None = None
+    predict_layers: int = 0
+    towers: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()

@@ -1,0 +1,182 @@
+"""The one door for config.json: foreign JSON in, a typed ModelConfig out.
+
+Every optional field that is null counts as absent; the language model's fields are looked up in the nested configuration
+of a multimodal wrapper first; a scalar that a publisher writes as a list of equal values is that value.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from dayzero.domain.architecture import Quantization
+from dayzero.domain.canonical import Json
+from dayzero.domain.findings import Finding, Severity
+from dayzero.errors import BadInputError
+from dayzero.stages.configuration_fields import Fields
+from dayzero.stages.configuration_quantization import quantization_of
+
+MAX_CONFIG_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 64
+NESTED = ("text_config", "llm_config", "language_config", "text_model_config", "language_model_config")
+TOWERS = ("vision_config", "audio_config", "visual_config", "vision_tower_config", "speech_config", "video_config")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """A configuration's fields under one name each; None where it does not state them. Sizes in elements, windows in tokens.
+
+    `moe_layer_frequency` is a step or one flag a layer; `layer_types` is cut to the number of layers.
+    """
+
+    architecture: str | None
+    model_type: str | None
+    text_model_type: str | None
+    remote_code: bool
+    hidden_size: int | None
+    layers: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    intermediate_size: int | None
+    vocabulary_size: int | None
+    context_tokens: int | None
+    dtype: str | None
+    tied_embeddings: bool | None
+    activation: str | None
+    attention_bias: bool | None
+    mlp_bias: bool | None
+    use_qk_norm: bool | None
+    rope_theta: float | None
+    q_lora_rank: int | None
+    kv_lora_rank: int | None
+    nope_head_dim: int | None
+    rope_head_dim: int | None
+    value_head_dim: int | None
+    sliding_window: int | None
+    use_sliding_window: bool | None
+    max_window_layers: int | None
+    sliding_window_pattern: int | None
+    layer_types: tuple[str, ...] | None
+    routed_experts: int | None
+    shared_experts: int | None
+    experts_per_token: int | None
+    moe_intermediate_size: int | None
+    shared_intermediate_size: int | None
+    first_dense_layers: int | None
+    moe_layer_frequency: int | tuple[int, ...] | None
+    dense_layers: tuple[int, ...]
+    sparse_step: int | None
+    scoring: str | None
+    groups: int | None
+    predict_layers: int
+    quantization: Quantization | None
+    towers: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def read_configuration(document: bytes) -> ModelConfig:
+    """The typed configuration. BadInputError: not JSON, not an object, too large or deep, a value of the wrong type or size.
+
+    A missing model_type is the finding `configuration.no_model_type`; two names of one field that disagree are
+    `configuration.conflict`.
+    """
+    top = _object(document)
+    nested = next((value for key in NESTED if isinstance(value := top.get(key), dict)), None)
+    if nested is None and isinstance(thinker := top.get("thinker_config"), dict):
+        nested = next((value for key in NESTED if isinstance(value := thinker.get(key), dict)), None)
+    fields = Fields(nested or {}, top)
+    outer = Fields(top, {})
+    model_type = outer.text("model_type")
+    architectures = outer.texts("architectures") or fields.texts("architectures")
+    layers = fields.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=10_000)
+    text_type = Fields(nested, {}).text("model_type") if nested is not None else model_type
+    towers = tuple(key for key in TOWERS if isinstance(top.get(key), dict))
+    rope = fields.mapping("rope_parameters")
+    config = ModelConfig(
+        architecture=architectures[0] if architectures else None,
+        model_type=model_type,
+        text_model_type=text_type or model_type,
+        remote_code=isinstance(top.get("auto_map"), dict),
+        hidden_size=fields.count("hidden_size", "n_embd", "d_model", "dim"),
+        layers=layers,
+        heads=fields.count("num_attention_heads", "n_head", "n_heads", "num_heads", most=1_000_000),
+        kv_heads=fields.count("num_key_value_heads", "num_kv_heads", "n_kv_heads", most=1_000_000),
+        head_dim=fields.count("head_dim", "kv_channels", most=1_000_000),
+        intermediate_size=fields.count("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "inter_dim"),
+        vocabulary_size=fields.count("vocab_size", "padded_vocab_size"),
+        context_tokens=fields.count("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"),
+        dtype=fields.text("dtype", "torch_dtype"),
+        tied_embeddings=fields.flag("tie_word_embeddings"),
+        activation=fields.text("hidden_act", "hidden_activation", "activation_function"),
+        attention_bias=fields.flag("attention_bias", "qkv_bias"),
+        mlp_bias=fields.flag("mlp_bias"),
+        use_qk_norm=fields.flag("use_qk_norm", "qk_norm"),
+        rope_theta=fields.number("rope_theta") or (Fields(rope, {}).number("rope_theta") if rope else None),
+        q_lora_rank=fields.count("q_lora_rank", least=0) or None,
+        kv_lora_rank=fields.count("kv_lora_rank", least=0) or None,
+        nope_head_dim=fields.count("qk_nope_head_dim", least=0),
+        rope_head_dim=fields.count("qk_rope_head_dim", least=0),
+        value_head_dim=fields.count("v_head_dim"),
+        sliding_window=fields.window("sliding_window", "sliding_window_size"),
+        use_sliding_window=fields.flag("use_sliding_window"),
+        max_window_layers=fields.count("max_window_layers", least=0),
+        sliding_window_pattern=fields.count("sliding_window_pattern", "_sliding_window_pattern"),
+        layer_types=fields.texts_for("layer_types", layers),
+        routed_experts=fields.count("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts",
+                                    least=0, most=1_000_000) or None,
+        shared_experts=fields.count("n_shared_experts", "num_shared_experts", least=0, most=1_000_000),
+        experts_per_token=fields.count("num_experts_per_tok", "num_experts_per_token", "experts_per_token",
+                                       "top_k_experts", "moe_topk", "n_activated_experts", least=0),
+        moe_intermediate_size=fields.count("moe_intermediate_size", "moe_inter_dim"),
+        shared_intermediate_size=fields.count("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
+                                              least=0),
+        first_dense_layers=fields.count("first_k_dense_replace", "n_dense_layers", least=0),
+        moe_layer_frequency=fields.step_or_flags("moe_layer_freq", layers),
+        dense_layers=fields.counts("mlp_only_layers") or (),
+        sparse_step=fields.count("decoder_sparse_step", least=0),
+        scoring=fields.text("scoring_func", "moe_router_activation_func", "score_func"),
+        groups=fields.count("n_group", "num_expert_group", least=0),
+        predict_layers=fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", least=0) or 0,
+        quantization=quantization_of(fields.mapping("quantization_config") or fields.mapping("compression_config")),
+        towers=towers,
+        findings=(),
+    )  # fmt: skip
+    return _with_findings(config, fields)
+
+
+def _with_findings(config: ModelConfig, fields: Fields) -> ModelConfig:
+    findings = list(fields.findings)
+    if config.model_type is None:
+        findings.append(
+            Finding("configuration.no_model_type", "config.json", "config.json names no model_type; nothing can be assumed "
+                    "about its layers", Severity.ERROR)
+        )  # fmt: skip
+    return replace(config, findings=tuple(findings))
+
+
+def _object(document: bytes) -> Mapping[str, Json]:
+    if len(document) > MAX_CONFIG_BYTES:
+        raise BadInputError(f"config.json has {len(document)} bytes; {MAX_CONFIG_BYTES} is the most that is read.")
+    try:
+        value = json.loads(document.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"config.json is not JSON: {str(error)[:160]}.", remedy="Give the config.json of a Hugging Face model."
+        ) from error
+    if not isinstance(value, dict):
+        raise BadInputError(f"config.json holds a JSON {type(value).__name__}, not an object.",
+                            remedy="Give the config.json of a Hugging Face model.")  # fmt: skip
+    _require_shallow(value)
+    return value
+
+
+def _require_shallow(value: Json) -> None:
+    level: list[Json] = [value]
+    for _ in range(MAX_DEPTH):
+        inner: list[Json] = []
+        for item in level:
+            inner.extend(item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
+        if not inner:
+            return
+        level = inner
+    raise BadInputError(f"config.json is nested deeper than {MAX_DEPTH} levels.")
