@@ -1,0 +1,1 @@
+"""Notifiers: signed webhooks, and chat or mail over Apprise."""
