@@ -10,9 +10,10 @@ The SQL of the same predicate (adapters/store/predicate_sql.py) judges every row
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
+from dayzero.domain.columns import Column
 from dayzero.stages.predicates_text import parse
 from dayzero.stages.predicates_tree import (
     And,
@@ -39,6 +40,7 @@ __all__ = [
     "Or",
     "Predicate",
     "Value",
+    "fields_from",
     "fields_of",
     "matches",
     "parse",
@@ -133,3 +135,8 @@ def _like(text: str, pattern: str) -> bool:
         else:
             return False
     return all(character == "*" for character in pattern[wanted:])
+
+
+def fields_from(columns: Iterable[Column]) -> dict[str, FieldKind]:
+    """The fields that a filter over these columns may name."""
+    return {column.name: FieldKind(column.kind.value) for column in columns}

@@ -1,0 +1,87 @@
+"""How commands print: tables for people, one JSON document for programs, errors on stderr with their exit code."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TextIO
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dayzero.domain.canonical import plain
+from dayzero.errors import DayzeroError
+
+PIPE_WIDTH = 200
+"""Columns of a table that no terminal shows: a pipe has no width, and 80 would cut what people look for."""
+
+Row = Mapping[str, object]
+
+
+def print_document(document: object) -> None:
+    """The document as JSON on stdout: one document, ASCII only, so that no terminal and no locale changes it."""
+    typer.echo(json.dumps(plain(document), indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def print_table(headline: str, rows: Sequence[Row], *, notes: Sequence[str] = ()) -> None:
+    """A headline, the rows as a table (columns in order of first appearance), and notes below. Nothing in them is markup."""
+    console = _console(sys.stdout)
+    console.print(visible(headline), style="bold", highlight=False, markup=False)
+    if rows:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        for name in names:
+            table.add_column(visible(name), overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell(row.get(name))) for name in names))
+        console.print(table)
+    for note in notes:
+        console.print(visible(f"- {note}"), highlight=False, markup=False)
+
+
+def print_line(line: str) -> None:
+    """One line on stdout."""
+    typer.echo(visible(line))
+
+
+def print_error(error: DayzeroError) -> None:
+    """The error in one line on stderr: what, and what to do."""
+    typer.echo(visible(f"Error: {error}"), err=True)
+
+
+@contextmanager
+def errors_spoken() -> Iterator[None]:
+    """Whatever DayzeroError is raised inside ends the command: one sentence on stderr, and the error's exit code."""
+    try:
+        yield
+    except DayzeroError as error:
+        print_error(error)
+        raise typer.Exit(int(error.exit_code)) from error
+
+
+def cell(value: object) -> str:
+    """A value as people read it; what is not known is a dash."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="seconds")
+    return visible(str(value))
+
+
+def visible(text: str) -> str:
+    """The text with control characters written out: names from a hub must not drive the terminal."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
+def _console(stream: TextIO) -> Console:
+    console = Console(file=stream)
+    return console if console.is_terminal else Console(file=stream, width=PIPE_WIDTH)
