@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from dayzero.domain.adaptation import Lease
+from dayzero.domain.plan import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
@@ -27,7 +28,8 @@ class Place(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
-    `work_dir` is this host's own disk; `operator_plugins` as in the settings."""
+    `work_dir` is this host's own disk; `degrees`
+    asks for one plan instead of the best; `operator_plugins` as in the settings."""
 
     ledger: Ledger
     hub_of: Callable[[Release], Hub]
@@ -42,6 +44,7 @@ class Bench:
     devices: int
     taxonomy: Taxonomy
     library: str | None
+    degrees: Degrees | None = None
     operator_plugins: tuple[str, ...] = ()
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()

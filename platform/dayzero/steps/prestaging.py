@@ -151,14 +151,18 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
 def structure_step(bench: Bench, lease: Lease) -> StepReport:
     """Read the structure and say what it is."""
     kept = structure(bench, lease)
-    spec = kept.noun
+    return structure_report(kept.noun, reused=kept.reused)
+
+
+def structure_report(spec: ModelSpec, *, reused: bool) -> StepReport:
+    """What a structure is, for people."""
     parameters = spec.parameters
     total = f"{parameters.total_language:,} parameters" if parameters.total_language is not None else "parameters unknown"
     kinds = sorted({layer.mixer.kind for layer in spec.layers} | {layer.feed_forward.kind for layer in spec.layers})
     return StepReport(
         "structure",
         f"{spec.architecture or 'unknown architecture'}: {len(spec.layers)} layers, {total}",
-        kept.reused,
+        reused,
         (
             {"what": "layer kinds", "value": ", ".join(kinds)},
             {"what": "active parameters", "value": parameters.active},

@@ -1,12 +1,12 @@
 """Steps on the day: what the headers say, the exact plan, and the bytes on the worker's disk."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees, PlanReport, Workload
+from dayzero.domain.plan import Degrees, PlanReport, Rejection, Workload
 from dayzero.domain.release import FileRole, HubKind, Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
@@ -42,8 +42,8 @@ def require_safetensors(release: Release) -> None:
     weights = release.weight_files()
     if weights and not any(file.path.endswith(".safetensors") for file in weights):
         raise BlockedError(
-            f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code when loaded.",
-            remedy=f"Ask for safetensors, or allow a conversion in a sandbox with DAYZERO_ALLOW_PICKLE='[\"{release.repo_id}\"]'.",
+            f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code.",
+            remedy=f"Ask for safetensors, or allow a sandboxed conversion: DAYZERO_ALLOW_PICKLE='[\"{release.repo_id}\"]'.",
         )
 
 
@@ -82,13 +82,25 @@ def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
     limit = device_memory_bytes(bench)
     key = result_key("plan.weights", 1, spec, index, subject.profile.figures_digest, workload, bench.devices, limit)
-    return keep(
-        bench.ledger,
-        lease,
-        key,
-        PlanReport,
-        lambda: plan_for(spec, index, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit),
-    )
+    key = key if bench.degrees is None else result_key("plan.weights", 1, key, bench.degrees)
+
+    def compute() -> PlanReport:
+        report = plan_for(spec, index, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit)
+        return report if bench.degrees is None else asked_plan(report, bench.degrees)
+
+    return keep(bench.ledger, lease, key, PlanReport, compute)
+
+
+def asked_plan(report: PlanReport, degrees: Degrees) -> PlanReport:
+    """The report with the asked plan as its choice; none, with the reason among the rejected, when it does not fit."""
+    fitting = [plan for plan in (report.plan, *report.alternatives) if plan is not None]
+    chosen = [plan for plan in fitting if plan.degrees == degrees]
+    if chosen:
+        others = tuple(plan for plan in fitting if plan.degrees != degrees)
+        return replace(report, plan=chosen[0], alternatives=others)
+    why = tuple(no for no in report.rejected if no.degrees == degrees)
+    unknown = Rejection(degrees, "request", f"{degrees} is no plan for the {report.workload.devices} devices that there are")
+    return replace(report, plan=None, alternatives=tuple(fitting), rejected=why or (unknown,))
 
 
 def agreed_plan(bench: Bench, lease: Lease) -> PlanReport:
@@ -143,21 +155,24 @@ def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests")
 
 
-def sharded(bench: Bench, lease: Lease) -> tuple[OnDisk, ShardManifest]:
-    """The shards of the chosen plan on this host's disk: written now, or found and checked."""
+def place_of(bench: Bench, lease: Lease) -> OnDisk:
+    """The folders of the release under the chosen plan."""
+    return on_disk(bench, subject_of(bench, lease).release, chosen_degrees(bench, lease))
+
+
+def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
+    """Write the shards of the chosen plan, or find them there and check them."""
     release = subject_of(bench, lease).release
-    degrees = chosen_degrees(bench, lease)
-    place = on_disk(bench, release, degrees)
-    layout = lay_out(release.content_id, full_structure(bench, lease).noun, headers(bench, lease).noun, degrees)
-    return place, bench.transfer.shard(place.model_dir, layout, place.shards_dir, bench.progress)
+    layout = lay_out(
+        release.content_id, full_structure(bench, lease).noun, headers(bench, lease).noun, chosen_degrees(bench, lease)
+    )
+    return bench.transfer.shard(on_disk(bench, release, layout.degrees).model_dir, layout, into, bench.progress)
 
 
 def shard_step(bench: Bench, lease: Lease) -> StepReport:
     """Write the shards, record their manifest, and compare their bytes with the plan's."""
-    _, manifest = sharded(bench, lease)
-    kept = keep(
-        bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest
-    )
+    manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
+    kept = keep(bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest)
     bench.ledger.put_check(weights_check(agreed_plan(bench, lease), manifest), lease)
     rows = tuple(
         {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": (file.sha256 or "")[:12]}

@@ -1,0 +1,62 @@
+"""The one place where ports meet adapters."""
+
+from dayzero.app.health import Examined, database_revision, examine, status_of, upgrade_database
+from dayzero.app.local import (
+    LocalWork,
+    adapt_by_motor,
+    adapt_here,
+    knows_architecture,
+    local_work,
+    probe_platform,
+    source_location,
+    tell_manifest,
+)
+from dayzero.app.planes import (
+    Plane,
+    bench_on,
+    control_bench,
+    control_plane,
+    database_url,
+    known_platform,
+    manifest_probe,
+    modelling_library,
+    profiles,
+    taxonomy,
+    worker_bench,
+)
+from dayzero.app.work import conclude, dispatch_once, poll_once, reconcile_once, run_step, steps_for, stop, verification_steps
+
+__all__ = [
+    "Examined",
+    "LocalWork",
+    "Plane",
+    "adapt_by_motor",
+    "adapt_here",
+    "bench_on",
+    "conclude",
+    "control_bench",
+    "control_plane",
+    "database_revision",
+    "database_url",
+    "dispatch_once",
+    "examine",
+    "known_platform",
+    "knows_architecture",
+    "local_work",
+    "manifest_probe",
+    "modelling_library",
+    "poll_once",
+    "probe_platform",
+    "profiles",
+    "reconcile_once",
+    "run_step",
+    "source_location",
+    "status_of",
+    "steps_for",
+    "stop",
+    "taxonomy",
+    "tell_manifest",
+    "upgrade_database",
+    "verification_steps",
+    "worker_bench",
+]

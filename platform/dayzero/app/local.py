@@ -1,0 +1,130 @@
+"""One command's work, without or beside the servers."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+from dayzero.adapters.host.clock import SystemClock
+from dayzero.adapters.hubs.choose import parse_model_ref, resolve
+from dayzero.adapters.profiles.load import choose_profile, load_profiles
+from dayzero.adapters.store.memory import MemoryLedger
+from dayzero.adapters.trace.known import known_architecture
+from dayzero.app.planes import bench_on, control_bench, control_plane, known_platform, manifest_probe, modelling_library
+from dayzero.app.work import conclude, run_step, stop
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.operators import OperatorManifest
+from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.domain.release import HubKind, Release
+from dayzero.domain.verdict import Mode
+from dayzero.errors import BadInputError, DayzeroError, DependencyError
+from dayzero.ports.ledger import Ledger
+from dayzero.settings import Settings
+from dayzero.steps import concluding, pipeline
+from dayzero.steps.contract import Bench
+
+FOLLOW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWork:
+    """One command's own bench, without any server: its ledger lives as long as the command."""
+
+    bench: Bench
+    lease: Lease
+    release: Release
+
+
+def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
+    """Take up a model for one command. The platform's manifest is probed here where this host is of that platform."""
+    ref = parse_model_ref(model)
+    release = resolve(ref, settings)
+    profiles = load_profiles(settings.platforms_dir)
+    profile = choose_profile(profiles, platform)
+    clock = SystemClock()
+    adaptation = Adaptation(
+        id=str(uuid4()),
+        purpose=Purpose.ADAPT,
+        release_id=str(uuid4()),
+        content_id=release.content_id,
+        model=release.repo_id,
+        platform=profile.slug,
+        mode=Mode.INFERENCE,
+        state=AdaptationState.REQUESTED,
+        attempt=1,
+        requested_at=clock.now(),
+    )
+    ledger = MemoryLedger(release, adaptation, settings.data_dir / "artifacts")
+    lease = ledger.claim(adaptation.id, 1, "this command")
+    return LocalWork(bench_on(ledger, settings), lease, release)
+
+
+def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) -> None:
+    """Probe this host's stack and record what it offers, for platforms that are the host's own processor."""
+    if profile.torch_device != "cpu" or ledger.manifest(profile.slug) is not None:
+        return
+    manifest, stack = manifest_probe(settings)
+    ledger.put_manifest(replace(manifest, platform=profile.slug), replace(stack, platform=profile.slug))
+
+
+def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
+    """The whole pipeline in this process, recorded in the database; no Prefect, no worker."""
+    with control_plane(settings) as plane:
+        release = resolve(parse_model_ref(model), settings)
+        profile = choose_profile(plane.profiles, platform)
+        recorded = plane.watchbook.record_release(release, ())
+        adaptation = plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT)
+        if adaptation.state is not AdaptationState.REQUESTED:
+            adaptation = plane.catalog.retry(adaptation.id)
+        lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"process on {platform}")
+        bench = control_bench(plane)
+        try:
+            tell_manifest(plane.ledger, settings, profile)
+            for step in pipeline.STEPS[Purpose.ADAPT]:
+                run_step(bench, lease, step)
+        except DayzeroError as error:
+            return stop(plane, lease, error)
+        return conclude(plane, lease)
+
+
+def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
+    """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it."""
+    with control_plane(settings) as plane:
+        release = resolve(parse_model_ref(model), settings)
+        profile = choose_profile(plane.profiles, platform)
+        recorded = plane.watchbook.record_release(release, ())
+        adaptation = plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT)
+        while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+            time.sleep(FOLLOW_S)
+            adaptation = plane.ledger.adaptation(adaptation.id)
+        lease = Lease(adaptation.id, adaptation.attempt, adaptation.claimant or "")
+        entry = concluding.entry_of(control_bench(plane), lease)
+        return pipeline.Outcome(adaptation, entry, adaptation.reason)
+
+
+def knows_architecture(model_type: str | None) -> bool | None:
+    """Whether the modelling library here knows that type; None where there is none to ask."""
+    return None if model_type is None or modelling_library() is None else known_architecture(model_type)
+
+
+def source_location(settings: Settings, hub: HubKind, location: str | None) -> str:
+    """Where a source is: what was said, else the endpoint in the settings; a folder must be named and there."""
+    if hub is HubKind.HUGGING_FACE:
+        return location or settings.hf_endpoint
+    if hub is HubKind.DIRECTORY and location is not None and Path(location).is_dir():
+        return str(Path(location).resolve())
+    raise BadInputError(
+        f"{hub.value} source {location or ''} cannot be watched.",
+        remedy="Name an existing folder: watch add dir --location DIR.",
+    )
+
+
+def probe_platform(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack]:
+    """What this host's stack offers for that platform; DependencyError where its device is not here."""
+    profile = known_platform(settings, slug)
+    if profile.torch_device != "cpu":
+        raise DependencyError(
+            f"{slug} is not a device of this host.",
+            remedy=f"Run the probe on a worker that has it: dayzero worker join --platform {slug}",
+        )
+    return manifest_probe(settings)

@@ -1,0 +1,106 @@
+"""What flows and loops do with a plane: steps under a heartbeat, ends of attempts, and rounds."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dayzero.adapters.hubs.choose import hub_for
+from dayzero.adapters.notify.choose import ChosenNotifier
+from dayzero.app.planes import Plane, control_bench
+from dayzero.domain.adaptation import Lease, Purpose
+from dayzero.domain.reports import StepReport
+from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
+from dayzero.ports.ledger import Ledger
+from dayzero.ports.running import Orchestrator
+from dayzero.steps import pipeline, reconciling, telling, watch
+from dayzero.steps.contract import Bench, Place, Step
+
+HEARTBEAT_S = 5.0
+DELIVERY_BATCH = 50
+
+
+def steps_for(purpose: Purpose, place: Place) -> tuple[Step, ...]:
+    """The steps of a purpose that run at a place, in order."""
+    return tuple(step for step in pipeline.STEPS[purpose] if step.place is place)
+
+
+def run_step(bench: Bench, lease: Lease, step: Step) -> StepReport:
+    """Run one step under a heartbeat; what it says goes to the adaptation's log."""
+    bench.ledger.heartbeat(lease, step.name)
+    with _heartbeat(bench.ledger, lease, step.name):
+        started_s = bench.clock.monotonic_s()
+        try:
+            report = step.run(bench, lease)
+        except StaleAttemptError:
+            raise
+        except DayzeroError as error:
+            bench.ledger.log(lease, f"{step.name}: {error}")
+            raise
+    took_s = bench.clock.monotonic_s() - started_s
+    how = "re-used" if report.reused else f"{took_s:.1f} s"
+    bench.ledger.log(lease, f"{step.name} ({how}): {report.headline}")
+    return report
+
+
+@contextmanager
+def _heartbeat(ledger: Ledger, lease: Lease, stage: str) -> Iterator[None]:
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(HEARTBEAT_S):
+            try:
+                ledger.heartbeat(lease, stage)
+            except StaleAttemptError:
+                return
+            except DayzeroError:
+                continue
+
+    thread = threading.Thread(target=beat, name=f"heartbeat-{lease.adaptation_id}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def conclude(plane: Plane, lease: Lease) -> pipeline.Outcome:
+    """End an attempt that ran through: derive its entry, record it, and tell the outbox."""
+    return pipeline.conclude(control_bench(plane), plane.catalog, lease)
+
+
+def stop(plane: Plane, lease: Lease, error: DayzeroError) -> pipeline.Outcome:
+    """End an attempt that an error stopped: its entry says blocked and why."""
+    return pipeline.stop(control_bench(plane), plane.catalog, lease, error)
+
+
+def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.ReconcileReport:
+    """One round of the reconciler."""
+    settings = plane.settings
+    patience = reconciling.Patience(settings.orphan_after_s, settings.orphan_after_s, settings.max_attempts)
+    return reconciling.reconcile(plane.catalog, plane.workforce, orchestrator, plane.clock, patience)
+
+
+def poll_once(plane: Plane) -> watch.PollReport:
+    """One poll of every enabled source."""
+    return watch.poll_all(plane.watchbook, lambda source: hub_for(source, plane.settings), plane.settings.platforms)
+
+
+def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.DeliveryReport:
+    """One round of telling: events to the orchestrator, then deliveries to subscribers."""
+    if orchestrator is not None:
+        for event in plane.outbox.unemitted(DELIVERY_BATCH):
+            orchestrator.emit(event)
+            plane.outbox.emitted(event.id)
+    plane.outbox.fan_out(DELIVERY_BATCH)
+    return telling.deliver_due(plane.outbox, ChosenNotifier(), plane.clock)
+
+
+def verification_steps(names: tuple[str, ...]) -> tuple[Step, ...]:
+    """The steps of one `verify`: all, or those needed for the named ones; BadInputError lists what can be asked for."""
+    everything = [step for step in pipeline.STEPS[Purpose.ADAPT] if step.place is not Place.PUBLISH]
+    checks = {step.name for step in pipeline.OBSERVING}
+    unknown = sorted(set(names) - checks)
+    if unknown:
+        raise BadInputError(f"no check is called {unknown[0]}.", remedy="Known ones: " + ", ".join(sorted(checks)) + ".")
+    return tuple(step for step in everything if not names or step.name not in checks or step.name in names)

@@ -1,0 +1,32 @@
+"""Commands about the database."""
+
+from typing import Annotated
+
+import typer
+
+from dayzero import app as dayzero
+from dayzero.cli.output import print_document, print_table
+from dayzero.settings import load_settings
+
+app = typer.Typer(help="The database's schema.", no_args_is_help=True)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command()
+def upgrade(json: Json = False) -> None:
+    """Bring the schema to what this version needs."""
+    _show(dayzero.upgrade_database(load_settings()), json)
+
+
+@app.command()
+def current(json: Json = False) -> None:
+    """The schema's revision, and the one this version needs."""
+    _show(dayzero.database_revision(load_settings()), json)
+
+
+def _show(revision: tuple[str | None, str], json: bool) -> None:
+    found, head = revision
+    if json:
+        print_document({"schema": "dayzero.database/1", "revision": found, "head": head})
+        return
+    print_table("database", [{"revision": found or "empty", "needed": head, "current": "yes" if found == head else "no"}])

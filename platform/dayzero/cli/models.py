@@ -1,0 +1,183 @@
+"""Commands about one model: inspect, ops, plan, fetch, verify, adapt."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dayzero import app
+from dayzero.cli.output import print_document, print_table
+from dayzero.domain.plan import Degrees
+from dayzero.domain.release import FileRole, Release
+from dayzero.errors import BadInputError, ExitCode
+from dayzero.settings import Settings, load_settings
+from dayzero.stages.coverage_json import ops_document
+from dayzero.stages.structure_json import inspect_document
+from dayzero.steps import concluding, prestaging, weights
+from dayzero.steps.documents import adapt_document, exit_code_of, fetch_document, plan_document, verify_document
+
+Model = Annotated[str, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")]
+Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices to plan for (default: DAYZERO_CPU_DEVICES).")]
+Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
+
+
+def _degrees(tp: int | None, pp: int | None, ep: int | None, dp: int | None) -> Degrees | None:
+    if tp is pp is ep is dp is None:
+        return None
+    return Degrees(tp or 1, pp or 1, ep or 1, dp or 1)
+
+
+def _settings(devices: int | None, degrees: Degrees | None) -> Settings:
+    settings = load_settings()
+    wanted = devices or (max(degrees.world, settings.cpu_devices) if degrees else settings.cpu_devices)
+    return settings.model_copy(update={"cpu_devices": wanted})
+
+
+def _has_weights(release: Release) -> bool:
+    return any(file.role is FileRole.WEIGHTS for file in release.files)
+
+
+def inspect(
+    model: Model, context: Annotated[int | None, typer.Option(min=1, help="Tokens.")] = None, json: Json = False
+) -> None:
+    """Structure, parameters and state, from configuration and tensor headers; no weights are read."""
+    work = app.local_work(load_settings(), model, "cpu")
+    read = weights.full_structure if _has_weights(work.release) else prestaging.structure
+    spec = replace(read(work.bench, work.lease).noun, known=None)
+    spec = replace(spec, known=app.knows_architecture(spec.model_type))
+    document = inspect_document(spec, work.release.ref, context)
+    if json:
+        print_document(document)
+        return
+    report = prestaging.structure_report(spec, reused=False)
+    print_table(report.headline, report.table, notes=report.notes)
+
+
+def ops(
+    model: Model,
+    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Also say how it is covered there.")] = None,
+    json: Json = False,
+) -> None:
+    """The operators a model needs and, for a platform, how they are covered and which are missing."""
+    settings = load_settings()
+    work = app.local_work(settings, model, platform or "cpu")
+    needed = prestaging.inventory(work.bench, work.lease).noun
+    report = None
+    if platform is not None:
+        subject = prestaging.subject_of(work.bench, work.lease)
+        app.tell_manifest(work.bench.ledger, settings, subject.profile)
+        report = prestaging.coverage(work.bench, work.lease).noun
+    if json:
+        print_document(ops_document(str(work.release.ref), needed, report))
+    else:
+        for step in (prestaging.inventory_step, *((prestaging.coverage_step,) if platform else ())):
+            shown = step(work.bench, work.lease)
+            print_table(shown.headline, shown.table, notes=shown.notes)
+    if report is not None and report.graph_coverage is None:
+        raise typer.Exit(ExitCode.NOT_MEASURED)
+    if report is not None and report.gaps:
+        raise typer.Exit(ExitCode.VERDICT_FAIL)
+
+
+def plan(
+    model: Model,
+    platform: Platform,
+    devices: Devices = None,
+    tp: Degree = None,
+    pp: Degree = None,
+    ep: Degree = None,
+    dp: Degree = None,
+    json: Json = False,
+) -> None:
+    """Memory and parallel plan, and why every other was rejected."""
+    degrees = _degrees(tp, pp, ep, dp)
+    settings = _settings(devices, degrees)
+    work = app.local_work(settings, model, platform)
+    bench = replace(work.bench, degrees=degrees)
+    started_s = bench.clock.monotonic_s()
+    exact = _has_weights(work.release)
+    kept = (weights.exact_plan if exact else prestaging.first_plan)(bench, work.lease)
+    search_s = bench.clock.monotonic_s() - started_s
+    report = kept.noun if exact or degrees is None else weights.asked_plan(kept.noun, degrees)
+    if json:
+        print_document(plan_document(report, search_s))
+    else:
+        notes = tuple(finding.message for finding in report.findings)
+        print_table(prestaging.plan_headline(report), prestaging.plan_rows(report), notes=notes)
+    if report.plan is None:
+        raise typer.Exit(ExitCode.VERDICT_FAIL)
+
+
+def fetch(
+    model: Model,
+    out: Annotated[Path, typer.Option("--out", help="Folder for the rank files.")],
+    platform: Platform = "cpu",
+    tp: Degree = None,
+    pp: Degree = None,
+    ep: Degree = None,
+    dp: Degree = None,
+    json: Json = False,
+) -> None:
+    """Download what is needed, checked, and write one safetensors file a rank with a manifest of digests."""
+    degrees = _degrees(tp, pp, ep, dp)
+    work = app.local_work(_settings(None, degrees), model, platform)
+    bench = replace(work.bench, degrees=degrees)
+    if out.exists() and not out.is_dir():
+        raise BadInputError(f"{out} is a file.", remedy="Name a folder with --out.")
+    weights.fetch_step(bench, work.lease)
+    manifest = weights.write_shards(bench, work.lease, out)
+    if json:
+        print_document(fetch_document(manifest, out))
+        return
+    rows = tuple(
+        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in manifest.files
+    )
+    print_table(f"{manifest.degrees}: {len(manifest.files)} files in {out}", rows)
+
+
+def verify(
+    model: Model,
+    platform: Platform,
+    check: Annotated[list[str] | None, typer.Option("--check", help="Only these: operators, layers, perplexity, …")] = None,
+    devices: Devices = None,
+    tp: Degree = None,
+    pp: Degree = None,
+    ep: Degree = None,
+    dp: Degree = None,
+    json: Json = False,
+) -> None:
+    """The four layers of verification, in this process and its isolated children."""
+    degrees = _degrees(tp, pp, ep, dp)
+    settings = _settings(devices, degrees)
+    work = app.local_work(settings, model, platform)
+    bench = replace(work.bench, degrees=degrees)
+    app.tell_manifest(bench.ledger, settings, prestaging.subject_of(bench, work.lease).profile)
+    for step in app.verification_steps(tuple(check or ())):
+        report = app.run_step(bench, work.lease, step)
+        if not json:
+            print_table(f"{report.step}: {report.headline}", report.table, notes=report.notes)
+    entry = concluding.entry_of(bench, work.lease)
+    if json:
+        print_document(verify_document(entry))
+    else:
+        print_table(f"{entry.correctness.value}: {entry.reason}", ())
+    raise typer.Exit(exit_code_of(entry))
+
+
+def adapt(
+    model: Model,
+    platform: Platform,
+    no_server: Annotated[bool, typer.Option("--no-server", help="Run everything in this process.")] = False,
+    json: Json = False,
+) -> None:
+    """The whole pipeline for one model, recorded in the database; with servers, `dayzero up` does the work."""
+    settings = load_settings()
+    outcome = app.adapt_here(settings, model, platform) if no_server else app.adapt_by_motor(settings, model, platform)
+    if json:
+        print_document(adapt_document(outcome))
+    else:
+        print_table(f"{outcome.adaptation.state.value}: {outcome.reason}", concluding.entry_rows(outcome.entry))
+    raise typer.Exit(exit_code_of(outcome.entry) if outcome.entry else ExitCode.NOT_MEASURED)

@@ -1,0 +1,1 @@
+"""The demo: three models appear on a local hub, and what comes of each is announced beforehand."""

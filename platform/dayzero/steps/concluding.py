@@ -1,0 +1,164 @@
+"""From everything that an adaptation found to its entry, and the end of its attempt."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dayzero.codec import load
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.entry import CompatibilityEntry, DayZeroClock, EntryKey, Lifecycle
+from dayzero.domain.observations import GenerationObserved
+from dayzero.domain.operators import CoverageReport
+from dayzero.domain.plan import Degrees, PlanReport
+from dayzero.domain.reports import Cell
+from dayzero.domain.results import StoredResult
+from dayzero.domain.verdict import Culprit, VerificationReport
+from dayzero.errors import BlockedError, DayzeroError
+from dayzero.ports.catalog import Catalog
+from dayzero.stages.entries import METHODS, derive_entry, predicted_entry
+from dayzero.steps.contract import Bench
+
+Noun = TypeVar("Noun")
+
+ENGINE = "torch"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Culprits:
+    """Where precision faults start, as the layer check named them."""
+
+    found: tuple[Culprit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended: the adaptation as it stands now, its entry, and why."""
+
+    adaptation: Adaptation
+    entry: CompatibilityEntry | None
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The nouns that an adaptation's linked results hold; None where a step has not come so far."""
+
+    spec: ModelSpec | None
+    coverage: CoverageReport | None
+    plan: PlanReport | None
+    culprits: tuple[Culprit, ...]
+    sample_text: str | None
+    bundle: str | None
+
+
+def found_by(bench: Bench, lease: Lease) -> Found:
+    """What the adaptation's results say, the newest of each stage."""
+    newest = {stored.key.stage: stored for stored in bench.ledger.linked_results(lease.adaptation_id)}
+    plan = newest.get("plan.weights") or newest.get("plan")
+    spec = newest.get("structure.weights") or newest.get("structure")
+    generation = _noun(newest.get("observe.generation"), GenerationObserved)
+    culprits = _noun(newest.get("culprits"), Culprits)
+    bundle = newest.get("bundle")
+    return Found(
+        spec=_noun(spec, ModelSpec),
+        coverage=_noun(newest.get("coverage"), CoverageReport),
+        plan=_noun(plan, PlanReport),
+        culprits=culprits.found if culprits else (),
+        sample_text=generation.text if generation else None,
+        bundle=load(str, bundle.document) if bundle else None,
+    )
+
+
+def _noun(stored: StoredResult | None, noun: type[Noun]) -> Noun | None:
+    return None if stored is None else load(noun, stored.document)
+
+
+def key_of(bench: Bench, adaptation: Adaptation, found: Found) -> EntryKey:
+    """What the adaptation's entry is about, as far as it is known."""
+    offered = bench.ledger.manifest(adaptation.platform)
+    planned = found.plan.plan if found.plan else None
+    return EntryKey(
+        model=adaptation.model,
+        content_id=adaptation.content_id,
+        platform=adaptation.platform,
+        stack_fingerprint=offered[1].fingerprint if offered else UNKNOWN,
+        engine=ENGINE,
+        dtype=(found.spec.native_dtype if found.spec else None) or UNKNOWN,
+        plan=planned.degrees if planned else Degrees(),
+        mode=adaptation.mode,
+    )
+
+
+def report_of(bench: Bench, adaptation: Adaptation, found: Found) -> VerificationReport:
+    """Every check and measurement that is recorded for the adaptation."""
+    return VerificationReport(
+        method=METHODS[adaptation.mode],
+        platform=adaptation.platform,
+        mode=adaptation.mode,
+        checks=tuple(bench.ledger.checks(adaptation.id)),
+        measurements=tuple(bench.ledger.measurements(adaptation.id)),
+        culprits=found.culprits,
+        sample_text=found.sample_text,
+    )
+
+
+def entry_of(
+    bench: Bench, lease: Lease, *, blocked_reason: str | None = None, clock: DayZeroClock | None = None
+) -> CompatibilityEntry:
+    """The entry that follows from what was found so far."""
+    adaptation = bench.ledger.adaptation(lease.adaptation_id)
+    found = found_by(bench, lease)
+    key = key_of(bench, adaptation, found)
+    if adaptation.purpose is Purpose.PRESTAGE:
+        return predicted_entry(
+            key,
+            coverage=found.coverage,
+            plan=found.plan,
+            lifecycle=Lifecycle.STAGED,
+            blocked_reason=blocked_reason,
+            clock=clock or DayZeroClock(),
+        )
+    return derive_entry(
+        key,
+        mode=adaptation.mode,
+        coverage=found.coverage,
+        report=report_of(bench, adaptation, found),
+        plan=found.plan,
+        blocked_reason=blocked_reason,
+        clock=clock or DayZeroClock(),
+        bundle=found.bundle,
+    )
+
+
+def conclude(bench: Bench, catalog: Catalog, lease: Lease) -> Outcome:
+    """End an attempt that ran through; its reason is the entry's."""
+    entry = entry_of(bench, lease, clock=catalog.clock_of(lease.adaptation_id))
+    adaptation = catalog.finish(lease, AdaptationState.DONE, entry.reason, entry)
+    return Outcome(adaptation, entry, entry.reason)
+
+
+def stop(bench: Bench, catalog: Catalog, lease: Lease, error: DayzeroError) -> Outcome:
+    """End an attempt that an error stopped: blocked where the operator can unblock it, else failed; never passing."""
+    state = AdaptationState.BLOCKED if isinstance(error, BlockedError) else AdaptationState.FAILED
+    reason = str(error)
+    entry = entry_of(bench, lease, blocked_reason=reason, clock=catalog.clock_of(lease.adaptation_id))
+    adaptation = catalog.finish(lease, state, reason, entry)
+    return Outcome(adaptation, entry, reason)
+
+
+def entry_rows(entry: CompatibilityEntry | None) -> tuple[dict[str, Cell], ...]:
+    """An entry's checks as table rows."""
+    return tuple(
+        {
+            "layer": check.layer.value,
+            "check": check.check,
+            "rung": check.rung,
+            "verdict": check.verdict.value,
+            "measured": check.measured,
+            "tolerance": check.tolerance,
+            "n": check.n,
+            "reason": check.reason,
+        }
+        for check in (entry.checks if entry else ())
+    )

@@ -1,0 +1,128 @@
+"""The JSON documents of commands: additive only, each with its schema's name."""
+
+from pathlib import Path
+
+from dayzero.domain.canonical import Json, plain
+from dayzero.domain.entry import CompatibilityEntry, Lifecycle
+from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
+from dayzero.domain.plan import Estimates, Interval, ParallelPlan, PlanReport
+from dayzero.domain.shards import ShardManifest
+from dayzero.errors import ExitCode
+from dayzero.steps.concluding import Outcome
+
+
+def exit_code_of(entry: CompatibilityEntry) -> ExitCode:
+    """The exit code that an entry stands for."""
+    if entry.lifecycle is Lifecycle.BLOCKED:
+        return ExitCode.NOT_MEASURED
+    return ExitCode(CORRECTNESS_ENDINGS[entry.correctness].exit_code)
+
+
+def plan_document(report: PlanReport, search_s: float) -> dict[str, Json]:
+    """What `dayzero plan --json` prints."""
+    return {
+        "schema": "dayzero.plan/1",
+        "platform": report.platform,
+        "workload": plain(report.workload),
+        "plan": None if report.plan is None else _plan(report.plan),
+        "alternatives": [_plan(plan) for plan in report.alternatives],
+        "rejected": [
+            {"degrees": str(no.degrees), "family": no.family, "reason": no.reason, "numbers": plain(no.numbers)}
+            for no in report.rejected
+        ],
+        "candidates": report.candidates,
+        "search_s": search_s,
+        "findings": plain(report.findings),
+    }
+
+
+def _plan(plan: ParallelPlan) -> dict[str, Json]:
+    degrees = plan.degrees
+    memory: Json = {
+        "per_rank_bytes": [
+            {"rank": budget.rank, **dict(budget.items_bytes), "total": budget.total_bytes, "limit": budget.limit_bytes}
+            for budget in plan.memory
+        ]
+    }
+    return {
+        "tp": degrees.tp,
+        "pp": degrees.pp,
+        "ep": degrees.ep,
+        "dp": degrees.dp,
+        "devices": degrees.world,
+        "stage_layers": plain(plan.stage_layers),
+        "memory": memory,
+        "estimates": _estimates(plan.estimates),
+        "binds": plan.binds,
+        "ladder": [str(rung) for rung in plan.ladder],
+    }
+
+
+def _estimates(estimates: Estimates) -> Json:
+    def bounds(interval: Interval | None) -> Json:
+        return None if interval is None else [interval.low, interval.mid, interval.high]
+
+    return {
+        "ttft_s": bounds(estimates.ttft_s),
+        "tpot_s": bounds(estimates.tpot_s),
+        "throughput_tokens_per_s": bounds(estimates.throughput_tokens_per_s),
+    }
+
+
+def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
+    """What `dayzero fetch --json` prints."""
+    files: Json = [
+        {
+            "rank": file.rank,
+            "path": file.path,
+            "size_bytes": file.size_bytes,
+            "weight_bytes": file.weight_bytes,
+            "sha256": file.sha256,
+            "tensors": len(file.tensors),
+        }
+        for file in manifest.files
+    ]
+    return {
+        "schema": "dayzero.fetch/1",
+        "content_id": manifest.content_id,
+        "degrees": plain(manifest.degrees),
+        "out": str(out),
+        "files": files,
+    }
+
+
+def columns_of(entry: CompatibilityEntry) -> dict[str, Json]:
+    """The four columns of an entry."""
+    return {
+        "lifecycle": entry.lifecycle.value,
+        "correctness": entry.correctness.value,
+        "performance": entry.performance.value,
+        "freshness": entry.freshness.value,
+    }
+
+
+def verify_document(entry: CompatibilityEntry) -> dict[str, Json]:
+    """What `dayzero verify --json` prints."""
+    return {
+        "schema": "dayzero.verify/1",
+        "model": entry.key.model,
+        "platform": entry.key.platform,
+        "plan": str(entry.key.plan),
+        "method": entry.method,
+        "checks": plain(entry.checks),
+        "measurements": plain(entry.measurements),
+        "culprits": plain(entry.culprits),
+        "missing_checks": plain(entry.missing_checks),
+        "sample_text": entry.sample_text,
+        "entry": {**columns_of(entry), "reason": entry.reason},
+    }
+
+
+def adapt_document(outcome: Outcome) -> dict[str, Json]:
+    """What `dayzero adapt --json` prints."""
+    return {
+        "schema": "dayzero.adapt/1",
+        "adaptation": plain(outcome.adaptation),
+        "reason": outcome.reason,
+        "verification": None if outcome.entry is None else verify_document(outcome.entry),
+    }
