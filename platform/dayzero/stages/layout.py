@@ -1,0 +1,140 @@
+"""Layout: which rank holds which slice of which tensor, and where it lies in the rank's file. Headers only, no values."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.findings import Finding
+from dayzero.domain.plan import Degrees
+from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
+from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
+from dayzero.errors import BadInputError
+from dayzero.stages.layout_constraints import violations
+from dayzero.stages.layout_cut import Cut, UncuttableError, cut
+from dayzero.stages.layout_names import TensorPlace, place_of
+from dayzero.stages.layout_partition import (
+    Partition,
+    PartitionKind,
+    coordinates_of,
+    owner_of,
+    partition_at,
+    partition_of,
+    stage_layers,
+)
+
+__all__ = [
+    "Partition", "PartitionKind", "TensorGroup", "UncuttableError", "coordinates_of", "group_tensors", "lay_out",
+    "layout_findings", "partition_of", "rank_path", "shard_header", "stage_layers", "weight_bytes_by_rank",
+]  # fmt: skip
+
+
+def lay_out(content_id: str, spec: ModelSpec, index: CheckpointIndex, degrees: Degrees) -> ShardManifest:
+    """The unwritten shards of a checkpoint: one safetensors file a rank, offsets final, digests None.
+
+    BadInputError when the structure does not allow the degrees (the reasons are in the message). A model without structure
+    rules is whole on every rank; layout_findings says so.
+    """
+    refused = violations(spec, degrees)
+    if refused:
+        reasons = "; ".join(rejection.reason for rejection in refused)
+        raise BadInputError(f"the weights cannot be laid out for {degrees}: {reasons}.", remedy="Take a plan that fits.")
+    placed = [(header, place_of(header.name, len(spec.layers) or None)) for header in index.tensors]
+    files = tuple(_rank_file(rank, placed, spec, degrees) for rank in range(degrees.world))
+    return ShardManifest(content_id, degrees, files)
+
+
+def layout_findings(spec: ModelSpec) -> tuple[Finding, ...]:
+    """What a reader of the layout should know."""
+    if spec.family is not None:
+        return ()
+    name = spec.model_type or spec.architecture or "unnamed"
+    return (Finding("layout.replicated", name, f"no sharding rules are known for {name}: every rank holds all weights"),)
+
+
+def rank_path(rank: int) -> str:
+    """The name of a rank's file."""
+    return f"rank-{rank:05d}.safetensors"
+
+
+def shard_header(tensors: Iterable[ShardTensor], rank: int, degrees: Degrees) -> bytes:
+    """The first bytes of a rank's file: length and JSON header, padded with spaces to a multiple of 8 bytes.
+
+    Offsets follow from the sizes of the tensors in their order, so the header is the same for placed and unplaced ones.
+    """
+    document: dict[str, object] = {"__metadata__": {"degrees": str(degrees), "format": "pt", "rank": str(rank)}}
+    at = 0
+    for tensor in tensors:
+        size = tensor.end - tensor.begin
+        document[tensor.name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(document, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _rank_file(rank: int, placed: list[tuple[TensorHeader, TensorPlace]], spec: ModelSpec, degrees: Degrees) -> ShardFile:
+    held: list[tuple[TensorHeader, Cut]] = []
+    for header, place in placed:
+        partition = partition_at(place, spec, degrees, rank)
+        if partition.kind is not PartitionKind.ABSENT:
+            held.append((header, cut(header, place, partition, spec)))
+    # Wide elements first, so that each tensor starts at a multiple of its element size.
+    held.sort(key=lambda pair: (-DTYPE_BITS[pair[0].dtype], pair[0].name))
+    tensors = [ShardTensor(header.name, header.dtype, part.shape, part.dim, part.start, part.stop, header.file, 0,
+                           part.size_bytes) for header, part in held]  # fmt: skip
+    at = len(shard_header(tensors, rank, degrees))
+    final = []
+    for tensor in tensors:
+        size = tensor.end
+        final.append(replace(tensor, begin=at, end=at + size))
+        at += size
+    return ShardFile(rank, rank_path(rank), at, None, tuple(final))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors of one layer that differ in their expert only: one of them, its place, and the experts (() when none)."""
+
+    header: TensorHeader
+    place: TensorPlace
+    experts: tuple[int, ...]
+
+
+def group_tensors(spec: ModelSpec, index: CheckpointIndex) -> tuple[TensorGroup, ...]:
+    """The index in groups, so that a plan is judged without walking every expert again."""
+    groups: dict[tuple[object, ...], list[tuple[TensorHeader, TensorPlace]]] = defaultdict(list)
+    for header in index.tensors:
+        place = place_of(header.name, len(spec.layers) or None)
+        name = header.name if place.expert is None else place.template
+        groups[(place.part, place.layer, name, header.shape, header.dtype)].append((header, place))
+    return tuple(
+        TensorGroup(*members[0], tuple(place.expert for _, place in members if place.expert is not None))
+        for members in groups.values()
+    )
+
+
+def weight_bytes_by_rank(groups: Iterable[TensorGroup], spec: ModelSpec, degrees: Degrees) -> tuple[int, ...]:
+    """Bytes of tensors in each rank's file, by the same partition and the same cut as lay_out; UncuttableError."""
+    by_place: dict[tuple[int, int | None], int] = defaultdict(int)
+    for group in groups:
+        partition = partition_at(group.place, spec, degrees)
+        size = cut(group.header, group.place, partition, spec).size_bytes
+        for (stage, owner), count in _holders(group, partition, spec, degrees).items():
+            by_place[stage, owner] += size * count
+    ranks = (coordinates_of(rank, degrees) for rank in range(degrees.world))
+    return tuple(by_place[at.pp, None] + by_place[at.pp, at.ep] for at in ranks)
+
+
+def _holders(
+    group: TensorGroup, partition: Partition, spec: ModelSpec, degrees: Degrees
+) -> Mapping[tuple[int, int | None], int]:
+    held: dict[tuple[int, int | None], int] = defaultdict(int)
+    for stage in partition.stages:
+        if partition.kind is PartitionKind.EXPERT and group.experts:
+            for expert in group.experts:
+                held[stage, owner_of(expert, spec, group.place, degrees)] += 1
+        else:
+            held[stage, None] += max(1, len(group.experts))
+    return held
