@@ -1,0 +1,1 @@
+"""Container images, built by a Docker engine."""
