@@ -1,0 +1,91 @@
+"""Steps as Prefect tasks: load, call one step, save; retried only where the error says that trying again may help."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dayzero.steps.pipeline import STEPS
+from prefect import get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State, TaskRun
+from prefect.context import TaskRunContext
+from prefect.settings import get_current_settings
+from prefect.tasks import Task
+
+from dayzero.adapters.prefect.artifacts import ByteProgress, RunPlace, show_report
+from dayzero.app import run_step
+from dayzero.domain.adaptation import Adaptation, Lease, Purpose
+from dayzero.errors import DayzeroError, MeasurementError
+from dayzero.steps.contract import Bench, Place, Step
+
+RETRIES = 3
+RETRY_DELAYS_S = [2.0, 8.0, 20.0]
+
+
+def prefect_api_url() -> str:
+    """The API that this process speaks to."""
+    url = get_current_settings().api.url
+    assert url, "a worker gives its runs PREFECT_API_URL"
+    return url
+
+
+def control_steps(purpose: Purpose) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """The control plane's steps of a purpose: those before the platform's first, and those after it."""
+    steps = STEPS[purpose]
+    first = next((number for number, step in enumerate(steps) if step.place is Place.PLATFORM), len(steps))
+    return steps[:first], tuple(step for step in steps[first:] if step.place is Place.CONTROL)
+
+
+def worth_retrying(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether the error in a failed state may go away by itself."""
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, DayzeroError) and error.retryable
+
+
+def run_steps(bench: Bench, lease: Lease, adaptation: Adaptation, steps: Sequence[Step]) -> None:
+    """Run the steps in order, each as a task; the first that fails ends it with its DayzeroError."""
+    for step in steps:
+        _run_as_task(bench, lease, adaptation, step)
+
+
+def _run_as_task(bench: Bench, lease: Lease, adaptation: Adaptation, step: Step) -> None:
+    @task(
+        name=step.name,
+        task_run_name=step.title,
+        retries=RETRIES,
+        retry_delay_seconds=RETRY_DELAYS_S,
+        retry_condition_fn=worth_retrying,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        tags=[f"stage:{step.name}"],
+    )
+    def body() -> str:
+        place = _place(adaptation)
+        watched = replace(bench, progress=ByteProgress(place, step.title))
+        report = run_step(watched, lease, step)
+        show_report(place, report)
+        get_run_logger().info("%s", report.headline)
+        return report.headline
+
+    try:
+        body()
+    except DayzeroError:
+        raise
+    except Exception as error:
+        # A bug of a step must end the attempt with a reason, not burn every further attempt.
+        get_run_logger().exception("step %s broke", step.name)
+        raise MeasurementError(
+            f"step {step.name} of {adaptation.model} on {adaptation.platform} broke: {type(error).__name__}: {error}",
+            remedy="This is a fault of dayzero or of a plugin; the run's log has the traceback.",
+        ) from error
+
+
+def _place(adaptation: Adaptation) -> RunPlace:
+    context = TaskRunContext.get()
+    run = context.task_run if context else None
+    return RunPlace(
+        api_url=prefect_api_url(),
+        flow_run_id=run.flow_run_id if run else None,
+        task_run_id=run.id if run else None,
+        subject=f"{adaptation.model} {adaptation.platform}",
+    )

@@ -1,0 +1,1 @@
+"""Prefect: pools, deployments and automations, the orchestrator, and how endings show in its UI."""

@@ -1,0 +1,1 @@
+"""Processes that live and die together."""

@@ -1,0 +1,1 @@
+"""The ledger over HTTP, for workers."""

@@ -1,0 +1,75 @@
+"""The control plane's process in `dayzero up`: HTTP door, watcher, reconciler and dispatcher."""
+
+import logging
+
+import uvicorn
+
+from dayzero import app
+from dayzero.adapters.prefect.ensure import ensure, is_complete
+from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator
+from dayzero.adapters.processes.loops import Loop, Loops
+from dayzero.errors import DayzeroError, UnavailableError
+from dayzero.settings import Settings, load_settings
+from dayzero.web.door import create_app
+
+TELL_EVERY_S = 1.0
+RESTORE_EVERY_S = 15.0
+logger = logging.getLogger("dayzero.control")
+
+
+def serve(settings: Settings) -> None:
+    """Serve until SIGTERM. Losing Prefect stops neither the door nor the loops."""
+    assert settings.prefect_api_url, "`dayzero up` names the Prefect API"
+    api_url = settings.prefect_api_url
+    with app.control_plane(settings) as plane:
+        orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=settings.orphan_after_s)
+        restore(api_url, settings)
+        loops = Loops(
+            [
+                Loop("watch", settings.poll_interval_s, lambda: app.poll_once(plane)),
+                Loop("reconcile", settings.reconcile_interval_s, lambda: reconcile(plane, orchestrator)),
+                Loop("tell", TELL_EVERY_S, lambda: tell(plane, orchestrator)),
+                Loop("restore", RESTORE_EVERY_S, lambda: restore(api_url, settings)),
+            ]
+        )
+        loops.start()
+        try:
+            uvicorn.run(create_app(plane), host=settings.host, port=settings.port, log_level="warning", access_log=False)
+        finally:
+            loops.stop()
+
+
+def reconcile(plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:
+    """One round of the reconciler, told when it did something."""
+    report = app.reconcile_once(plane, orchestrator)
+    if report.started or report.held or report.resumed or report.problems:
+        logger.info("%s", report)
+
+
+def tell(plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:
+    """One round of telling; subscribers are told even while Prefect is away."""
+    try:
+        app.dispatch_once(plane, orchestrator)
+    except UnavailableError:
+        app.dispatch_once(plane, None)
+        raise
+
+
+def restore(api_url: str, settings: Settings) -> None:
+    """Make again what Prefect has lost, or never had."""
+    try:
+        if not is_complete(api_url, settings.platforms):
+            ensure(api_url, settings.platforms, poll_interval_s=settings.poll_interval_s)
+    except DayzeroError as error:
+        logger.warning("%s", error)
+
+
+def main() -> None:
+    """Entry of the process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    serve(load_settings())
+
+
+if __name__ == "__main__":
+    main()
