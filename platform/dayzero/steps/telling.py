@@ -12,7 +12,7 @@ from dayzero.ports.telling import Notifier
 
 @dataclass(frozen=True, slots=True)
 class Persistence:
-    """How long a subscriber that does not take a delivery is tried: the defaults last about a day and a half.
+    """How long a subscriber that does not take a delivery is tried: the defaults last about a day.
 
     The wait after try n (from 0) is `first_wait_s · factor^n`, at most `longest_wait_s`, less up to a quarter of jitter.
     """
@@ -38,8 +38,8 @@ DEFAULT_PERSISTENCE = Persistence()
 
 def wait_s(delivery_id: str, tries: int, persistence: Persistence = DEFAULT_PERSISTENCE) -> float:
     """Seconds to wait after that many earlier tries; the same for the same delivery and count, different across deliveries."""
-    doublings = min(tries, 64)  # factor^64 is past every longest wait and still a finite double
-    full = min(persistence.first_wait_s * persistence.factor**doublings, persistence.longest_wait_s)
+    power = min(tries, 64)  # factor^64 is past every longest wait and still a finite double
+    full = min(persistence.first_wait_s * persistence.factor**power, persistence.longest_wait_s)
     draw = hashlib.sha256(f"{delivery_id}:{tries}".encode()).digest()[:4]
     return full * (1 - 0.25 * int.from_bytes(draw) / 2**32)
 
@@ -85,8 +85,8 @@ def deliver_due(
 
 
 def _again_in_s(delivery: Delivery, error: DayzeroError, persistence: Persistence) -> float | None:
-    """When to try again, or None for never: refused for good, or tried often enough."""
-    if isinstance(error, BadInputError) or delivery.tries + 1 >= persistence.max_tries:
+    """When to try again, or None for never: refused for good, or tried often enough. `delivery.tries` counts this try."""
+    if isinstance(error, BadInputError) or delivery.tries >= persistence.max_tries:
         return None
     asked_s = min(error.retry_after_s or 0.0, persistence.longest_wait_s)
-    return max(asked_s, wait_s(delivery.id, delivery.tries, persistence))
+    return max(asked_s, wait_s(delivery.id, delivery.tries - 1, persistence))

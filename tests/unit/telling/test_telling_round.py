@@ -50,7 +50,9 @@ class MemoryOutbox:
             and delivery.next_try_at <= self.clock.now()
             and self.hidden_until_s.get(delivery.id, -1.0) <= self.clock.seconds
         ][:limit]
+        due = [replace(delivery, tries=delivery.tries + 1) for delivery in due]
         for delivery in due:
+            self.deliveries[delivery.id] = delivery
             self.hidden_until_s[delivery.id] = self.clock.seconds + lease_s
         return [(delivery, Event(delivery.event_id, EventKind.ENTRY_CHANGED, "org/m", START), SUBSCRIPTION) for delivery in due]
 
@@ -61,7 +63,7 @@ class MemoryOutbox:
         old = self.deliveries[delivery_id]
         state = DeliveryState.DEAD if retry_in_s is None else DeliveryState.PENDING
         again = self.clock.now() + timedelta(seconds=retry_in_s or 0.0)
-        self.deliveries[delivery_id] = replace(old, state=state, tries=old.tries + 1, next_try_at=again, last_error=error)
+        self.deliveries[delivery_id] = replace(old, state=state, next_try_at=again, last_error=error)
         self.hidden_until_s.pop(delivery_id, None)
 
     def unemitted(self, limit: int) -> list[Event]:
