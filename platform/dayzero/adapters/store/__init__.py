@@ -1,0 +1,1 @@
+"""The truth in PostgreSQL: server, schema, and the ledger and catalog on top of it."""

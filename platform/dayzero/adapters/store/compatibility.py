@@ -1,0 +1,89 @@
+"""Entries as people ask for them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Engine, RowMapping, Table, select
+
+from dayzero.adapters.store.connection import transaction
+from dayzero.adapters.store.models import named
+from dayzero.adapters.store.predicate_sql import where
+from dayzero.adapters.store.rows import noun_of, utc
+from dayzero.adapters.store.tables_telling import EntryRow
+from dayzero.adapters.store.views import current_view, rollup_view, versions_view
+from dayzero.domain.columns import COMPATIBILITY_COLUMNS
+from dayzero.domain.entry import CompatibilityEntry
+from dayzero.errors import BadInputError, NotFoundError
+from dayzero.ports.running import Clock
+from dayzero.stages.predicates import FieldKind, parse
+
+QUERY_FIELDS = {column.name: FieldKind(column.kind.value) for column in COMPATIBILITY_COLUMNS}
+"""What a query of the list may name."""
+
+_HEX = frozenset("0123456789abcdef")
+
+
+class SqlCompatibilityList:
+    """ports.catalog.CompatibilityList on PostgreSQL. Moments are datetimes in UTC."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def current(self, predicate: str = "", *, limit: int = 1000) -> Sequence[Mapping[str, object]]:
+        """Rows of the current entries that match the predicate, by model, platform and key. BadInputError."""
+        condition = where(parse(predicate, QUERY_FIELDS), dict(current_view.c.items()))
+        order = [current_view.c[name] for name in ("model", "platform", "mode", "engine", "dtype", "plan", "entry_id")]
+        query = select(current_view).where(condition).order_by(*order).limit(_sane(limit))
+        with transaction(self._engine) as session:
+            return tuple(_row(row, current_view) for row in session.execute(query).mappings())
+
+    def rollup(self) -> Sequence[Mapping[str, object]]:
+        """One row a model × platform, by both."""
+        query = select(rollup_view).order_by(rollup_view.c.model, rollup_view.c.platform)
+        with transaction(self._engine) as session:
+            return tuple(_row(row, rollup_view) for row in session.execute(query).mappings())
+
+    def entry(self, entry_id: str) -> CompatibilityEntry:
+        """One entry; an unambiguous prefix of its id will do. NotFoundError, BadInputError (ambiguous)."""
+        if not entry_id or not _HEX.issuperset(entry_id):
+            raise NotFoundError(f"{entry_id[:80]!r} is no id of an entry.", remedy="See `dayzero compat ls`.")
+        query = select(EntryRow.document).where(EntryRow.id.startswith(entry_id)).order_by(EntryRow.id).limit(2)
+        with transaction(self._engine) as session:
+            found = session.execute(query).scalars().all()
+        if not found:
+            raise NotFoundError(f"there is no entry {entry_id[:80]}.", remedy="See `dayzero compat ls`.")
+        if len(found) > 1:
+            raise BadInputError(f"several entries have ids that begin with {entry_id}.", remedy="Give more of the id.")
+        return noun_of(CompatibilityEntry, found[0])
+
+    def history(self, model: str, platform: str | None = None) -> Sequence[Mapping[str, object]]:
+        """Every version of the model's entries (by its name or an alias), the newest first. NotFoundError."""
+        with transaction(self._engine) as session:
+            known = named(session, model)
+            if known is None:
+                raise NotFoundError(f"no model {model} is known.", remedy="See `dayzero compat ls` for those that are.")
+            query = (
+                select(versions_view)
+                .join(EntryRow, EntryRow.id == versions_view.c.entry_id)
+                .where(EntryRow.model_id == known.id)
+                .order_by(EntryRow.seq.desc())
+            )
+            if platform is not None:
+                query = query.where(versions_view.c.platform == platform)
+            return tuple(_row(row, versions_view) for row in session.execute(query).mappings())
+
+
+def _sane(limit: int) -> int:
+    if limit < 1:
+        raise BadInputError(f"a limit of {limit} rows shows nothing.", remedy="Give a limit of 1 or more.")
+    return min(limit, 1_000_000)
+
+
+def _row(row: RowMapping, view: Table) -> Mapping[str, object]:
+    return {column.name: _value(row[column.name]) for column in view.columns}
+
+
+def _value(value: object) -> object:
+    """Moments in UTC; whole numbers as int, since views state every number as a double."""
+    return utc(value) if isinstance(value, datetime) else value

@@ -1,0 +1,132 @@
+"""Appending versions of entries."""
+
+from collections import Counter
+from dataclasses import fields, replace
+from datetime import datetime
+from uuid import uuid4
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from dayzero.adapters.store.day_zero import clock_of
+from dayzero.adapters.store.events import adaptation_fields, entry_fields, release_fields, write_event
+from dayzero.adapters.store.limits import document_of
+from dayzero.adapters.store.rows import noun_of
+from dayzero.adapters.store.tables import AdaptationRow, ReleaseRow
+from dayzero.adapters.store.tables_telling import EntryRow
+from dayzero.domain.adaptation import Purpose
+from dayzero.domain.canonical import digest, plain
+from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, Freshness
+from dayzero.domain.events import EventKind
+from dayzero.domain.verdict import Verdict
+from dayzero.errors import BadInputError
+
+
+def append_entry(
+    session: Session, adaptation: AdaptationRow, model: str, entry: CompatibilityEntry, now: datetime
+) -> EntryRow | None:
+    """Append the entry unless it says what the current one of its key says (the clock apart); write entry.changed.
+
+    BadInputError when the entry is about another model or platform than the adaptation.
+    """
+    if (entry.key.model, entry.key.platform, entry.key.mode.value) != (model, adaptation.platform, adaptation.mode):
+        raise BadInputError(
+            f"an entry for {entry.key.model} on {entry.key.platform} ({entry.key.mode.value}) does not belong to the "
+            f"adaptation of {model} for {adaptation.platform} ({adaptation.mode})."
+        )
+    content_digest = digest(replace(entry, clock=DayZeroClock()))
+    current = _current(session, digest(entry.key))
+    if current is not None and current.content_digest == content_digest and current.model_id == adaptation.model_id:
+        return None
+    clock = _filled(entry.clock, clock_of(session, adaptation))
+    if entry.correctness is Correctness.VERIFIED and clock.verified_at is None:
+        clock = replace(clock, verified_at=now)
+    return _append(session, adaptation, replace(entry, clock=clock), content_digest, EventKind.ENTRY_CHANGED, now)
+
+
+def mark_stale(session: Session, release: ReleaseRow, why: str, model: str, now: datetime) -> None:
+    """Append a stale version of every current entry of the release's content; write entry.stale for each."""
+    keys = select(EntryRow.key_digest).where(
+        EntryRow.model_id == release.model_id, EntryRow.content_id == release.content_id, EntryRow.predicted.is_(False)
+    )
+    for key_digest in session.execute(keys.distinct()).scalars().all():
+        row = _current(session, key_digest)
+        assert row is not None, "a key that was read from the table has a current entry"
+        if row.freshness == Freshness.STALE.value:
+            continue
+        entry = noun_of(CompatibilityEntry, row.document)
+        reason = f"{entry.reason} Stale: {why}." if entry.reason else f"Stale: {why}."
+        stale = replace(entry, freshness=Freshness.STALE, reason=reason)
+        adaptation = session.get_one(AdaptationRow, row.adaptation_id)
+        content_digest = digest(replace(stale, clock=DayZeroClock()))
+        _append(session, adaptation, stale, content_digest, EventKind.ENTRY_STALE, now)
+
+
+def _current(session: Session, key_digest: str) -> EntryRow | None:
+    query = select(EntryRow).where(EntryRow.key_digest == key_digest).order_by(EntryRow.seq.desc()).limit(1)
+    return session.execute(query).scalar_one_or_none()
+
+
+def _filled(told: DayZeroClock, known: DayZeroClock) -> DayZeroClock:
+    """The told clock, with what it lacks from the rows."""
+    names = [field.name for field in fields(DayZeroClock)]
+    return DayZeroClock(**{name: getattr(told, name) or getattr(known, name) for name in names})
+
+
+def _append(
+    session: Session, adaptation: AdaptationRow, entry: CompatibilityEntry, content_digest: str, kind: EventKind, now: datetime
+) -> EntryRow:
+    document_of(entry, f"the entry of {entry.key.model} on {entry.key.platform}")
+    counts = Counter(check.verdict for check in entry.checks)
+    clock = {name: getattr(entry.clock, name) for name in _CLOCK_COLUMNS}
+    row = EntryRow(
+        id=uuid4().hex,
+        key_digest=digest(entry.key),
+        content_digest=content_digest,
+        predicted=adaptation.purpose == Purpose.PRESTAGE.value,
+        model_id=adaptation.model_id,
+        release_id=adaptation.release_id,
+        adaptation_id=adaptation.id,
+        model=entry.key.model,
+        content_id=entry.key.content_id,
+        platform=entry.key.platform,
+        stack_fingerprint=entry.key.stack_fingerprint,
+        engine=entry.key.engine,
+        dtype=entry.key.dtype,
+        plan=str(entry.key.plan),
+        devices=entry.key.plan.world,
+        mode=entry.key.mode.value,
+        method=entry.method,
+        lifecycle=entry.lifecycle.value,
+        correctness=entry.correctness.value,
+        performance=entry.performance.value,
+        freshness=entry.freshness.value,
+        grade=entry.grade.value,
+        reason=entry.reason,
+        checks_passed=counts[Verdict.PASS],
+        checks_failed=counts[Verdict.FAIL],
+        checks_error=counts[Verdict.ERROR],
+        checks_not_run=counts[Verdict.NOT_RUN],
+        known_gaps=len(entry.gaps),
+        bundle=entry.bundle,
+        recorded_at=now,
+        document=plain(entry),
+        **clock,
+    )
+    session.add(row)
+    session.flush()
+    release = session.get_one(ReleaseRow, adaptation.release_id)
+    seen = (release_fields(release), adaptation_fields(adaptation), entry_fields(row))
+    write_event(session, kind, entry.key.model, now, *seen, adaptation_id=adaptation.id)
+    return row
+
+
+_CLOCK_COLUMNS = (
+    "announced_at",
+    "config_seen_at",
+    "weights_live_at",
+    "detected_at",
+    "staged_at",
+    "first_token_at",
+    "verified_at",
+)

@@ -1,0 +1,71 @@
+"""The schema's migrations: found in the source tree or in the installed wheel, run under one advisory lock."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Engine, text
+
+import dayzero
+from dayzero.adapters.store.connection import open_engine, translated
+from dayzero.errors import DependencyError
+
+_LOCK = 0x6461797A  # "dayz"
+_LOCK_TIMEOUT = "60s"
+
+
+def migrations_folder() -> Path:
+    """The folder of the migrations; DependencyError when the installation lacks it."""
+    package = Path(dayzero.__file__).resolve().parent
+    for folder in (package / "migrations", package.parents[1] / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise DependencyError("this installation has no migrations.", remedy="Install dayzero again from a complete wheel.")
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    return config
+
+
+def upgrade(url: str) -> None:
+    """Bring the schema to the newest revision, in one transaction; two at once wait for each other.
+
+    UnavailableError when the database does not answer or stays locked; DependencyError when it is newer than this version.
+    """
+    engine = open_engine(url)
+    try:
+        upgrade_engine(engine)
+    finally:
+        engine.dispose()
+
+
+def upgrade_engine(engine: Engine) -> None:
+    """`upgrade`, on an engine that is open."""
+    config = _config()
+    with translated(), engine.begin() as connection:
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        config.attributes["connection"] = connection
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise DependencyError(
+                f"the database's schema is not one that this version knows: {error}.",
+                remedy="Use the version of dayzero that made it.",
+            ) from error
+
+
+def current(url: str) -> tuple[str | None, str | None]:
+    """(revision of the database, newest revision known here); the first is None for an empty database."""
+    engine = open_engine(url)
+    try:
+        with translated(), engine.connect() as connection:
+            revision = MigrationContext.configure(connection).get_current_revision()
+    finally:
+        engine.dispose()
+    return revision, ScriptDirectory.from_config(_config()).get_current_head()

@@ -1,0 +1,108 @@
+"""Nouns from rows."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, select
+from sqlalchemy.orm import Session
+
+from dayzero.adapters.store.tables import AdaptationRow, ModelRow, ResultLinkRow, ResultRow, SourceRow
+from dayzero.adapters.store.tables_telling import DeliveryRow, EventRow, SubscriptionRow
+from dayzero.codec import load
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.events import Event, EventKind
+from dayzero.domain.release import HubKind
+from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.subscriptions import Channel, Delivery, DeliveryState, Subscription
+from dayzero.domain.verdict import Mode
+from dayzero.domain.watching import Rule, WatchSource
+from dayzero.errors import NotFoundError
+
+Noun = TypeVar("Noun")
+
+
+def utc(moment: datetime) -> datetime:
+    """The moment in UTC; one without a zone is taken as UTC."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def maybe_utc(moment: datetime | None) -> datetime | None:
+    """The moment in UTC, or None."""
+    return None if moment is None else utc(moment)
+
+
+def noun_of(noun: type[Noun], document: Any) -> Noun:
+    """The noun from a JSONB document."""
+    return load(noun, json.dumps(document))
+
+
+def adaptations_query() -> Select[AdaptationRow, str]:
+    """Adaptations with their models' names."""
+    return select(AdaptationRow, ModelRow.name).join(ModelRow, ModelRow.id == AdaptationRow.model_id)
+
+
+def adaptation_row(session: Session, adaptation_id: str, *, lock: bool = False) -> tuple[AdaptationRow, str]:
+    """An adaptation's row and its model's name, locked for update if wanted; NotFoundError."""
+    query = adaptations_query().where(AdaptationRow.id == adaptation_id)
+    if lock:
+        query = query.with_for_update(of=AdaptationRow)
+    found = session.execute(query).one_or_none()
+    if found is None:
+        raise NotFoundError(f"there is no adaptation {adaptation_id}.", remedy="See `dayzero run ls`.")
+    return found[0], found[1]
+
+
+def adaptation_of(row: AdaptationRow, model: str) -> Adaptation:
+    """The adaptation as it stands."""
+    return Adaptation(
+        id=row.id,
+        purpose=Purpose(row.purpose),
+        release_id=row.release_id,
+        content_id=row.content_id,
+        model=model,
+        platform=row.platform,
+        mode=Mode(row.mode),
+        state=AdaptationState(row.state),
+        attempt=row.attempt,
+        requested_at=utc(row.requested_at),
+        claimant=row.claimant,
+        heartbeat_at=maybe_utc(row.heartbeat_at),
+        stage=row.stage,
+        reason=row.reason,
+        finished_at=maybe_utc(row.finished_at),
+    )
+
+
+def result_of(row: ResultRow, link: ResultLinkRow | None = None) -> StoredResult:
+    """The result; re-used if the link says so."""
+    key = ResultKey(row.stage, row.stage_version, row.inputs_digest)
+    return StoredResult(row.id, key, bytes(row.document), utc(row.created_at), reused=link is not None and link.reused)
+
+
+def source_of(row: SourceRow) -> WatchSource:
+    """The watched source."""
+    return WatchSource(
+        row.id, HubKind(row.hub), row.location, noun_of(Rule, row.rule), maybe_utc(row.since), row.enabled,
+        maybe_utc(row.last_polled_at), row.last_error,
+    )  # fmt: skip
+
+
+def event_of(row: EventRow) -> Event:
+    """The event."""
+    return Event(row.id, EventKind(row.kind), row.subject, utc(row.occurred_at), dict(row.fields))
+
+
+def subscription_of(row: SubscriptionRow) -> Subscription:
+    """The subscription."""
+    return Subscription(
+        row.id, Channel(row.channel), row.target, row.predicate, row.secret, utc(row.created_at), row.enabled
+    )  # fmt: skip
+
+
+def delivery_of(row: DeliveryRow) -> Delivery:
+    """The delivery."""
+    return Delivery(
+        row.id, row.event_id, row.subscription_id, DeliveryState(row.state), row.tries, utc(row.next_try_at),
+        maybe_utc(row.delivered_at), row.last_error,
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""Tables of entries, events, subscribers, tokens and workers."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Boolean, ForeignKey, Identity, Index, PrimaryKeyConstraint, UniqueConstraint, false, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from dayzero.adapters.store.column_types import CleanJson
+from dayzero.adapters.store.tables import Base
+
+
+class EntryRow(Base):
+    """A version of an entry. Append-only: a trigger forbids UPDATE, DELETE and TRUNCATE.
+
+    `content_digest` is the entry's digest apart from its clock; `predicted` says that it hangs on a configuration alone.
+    """
+
+    __tablename__ = "entries"
+    __table_args__ = (Index(None, "key_digest", "seq"), Index(None, "model_id", "platform", "mode"))
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True))
+    key_digest: Mapped[str]
+    content_digest: Mapped[str]
+    predicted: Mapped[bool]
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"))
+    release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"))
+    adaptation_id: Mapped[str] = mapped_column(ForeignKey("adaptations.id"), index=True)
+    model: Mapped[str]
+    content_id: Mapped[str]
+    platform: Mapped[str]
+    stack_fingerprint: Mapped[str]
+    engine: Mapped[str]
+    dtype: Mapped[str]
+    plan: Mapped[str]
+    devices: Mapped[int]
+    mode: Mapped[str]
+    method: Mapped[str]
+    lifecycle: Mapped[str]
+    correctness: Mapped[str]
+    performance: Mapped[str]
+    freshness: Mapped[str]
+    grade: Mapped[str]
+    reason: Mapped[str]
+    checks_passed: Mapped[int]
+    checks_failed: Mapped[int]
+    checks_error: Mapped[int]
+    checks_not_run: Mapped[int]
+    known_gaps: Mapped[int]
+    bundle: Mapped[str | None]
+    announced_at: Mapped[datetime | None]
+    config_seen_at: Mapped[datetime | None]
+    weights_live_at: Mapped[datetime | None]
+    detected_at: Mapped[datetime | None]
+    staged_at: Mapped[datetime | None]
+    first_token_at: Mapped[datetime | None]
+    verified_at: Mapped[datetime | None]
+    recorded_at: Mapped[datetime]
+    document: Mapped[Any] = mapped_column(CleanJson)
+
+
+class EventRow(Base):
+    """An event on its way out; `hidden_until` is the lease of the dispatcher that is telling the orchestrator."""
+
+    __tablename__ = "outbox"
+    __table_args__ = (
+        Index("ix_outbox_unemitted", "seq", postgresql_where=text("emitted_at IS NULL")),
+        Index("ix_outbox_unfanned", "seq", postgresql_where=text("fanned_out_at IS NULL")),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True))
+    kind: Mapped[str]
+    subject: Mapped[str]
+    occurred_at: Mapped[datetime]
+    fields: Mapped[Any] = mapped_column(CleanJson)
+    adaptation_id: Mapped[str | None] = mapped_column(ForeignKey("adaptations.id"), index=True)
+    hidden_until: Mapped[datetime | None]
+    emitted_at: Mapped[datetime | None]
+    fanned_out_at: Mapped[datetime | None]
+
+
+class SubscriptionRow(Base):
+    """A subscriber."""
+
+    __tablename__ = "subscriptions"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True))
+    channel: Mapped[str]
+    target: Mapped[str]
+    predicate: Mapped[str]
+    secret: Mapped[str | None]
+    created_at: Mapped[datetime]
+    enabled: Mapped[bool]
+
+
+class DeliveryRow(Base):
+    """One event for one subscription, at most one row."""
+
+    __tablename__ = "deliveries"
+    __table_args__ = (
+        UniqueConstraint("event_id", "subscription_id"),
+        Index("ix_deliveries_due", "next_try_at", postgresql_where=text("state = 'pending'")),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True))
+    event_id: Mapped[str] = mapped_column(ForeignKey("outbox.id"))
+    subscription_id: Mapped[str] = mapped_column(ForeignKey("subscriptions.id", ondelete="CASCADE"), index=True)
+    state: Mapped[str]
+    tries: Mapped[int]
+    next_try_at: Mapped[datetime]
+    delivered_at: Mapped[datetime | None]
+    last_error: Mapped[str | None]
+
+
+class TokenRow(Base):
+    """A worker's token, as its sha256."""
+
+    __tablename__ = "tokens"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(unique=True)
+    platform: Mapped[str]
+    scope: Mapped[str]
+    created_at: Mapped[datetime]
+    expires_at: Mapped[datetime]
+    revoked: Mapped[bool] = mapped_column(Boolean, server_default=false())
+
+
+class WorkerRow(Base):
+    """A worker and when it last said that it lives."""
+
+    __tablename__ = "workers"
+    __table_args__ = (PrimaryKeyConstraint("id", "platform"),)
+    id: Mapped[str]
+    platform: Mapped[str]
+    stack_fingerprint: Mapped[str]
+    devices: Mapped[int]
+    first_seen_at: Mapped[datetime]
+    seen_at: Mapped[datetime]

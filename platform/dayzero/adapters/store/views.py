@@ -1,0 +1,95 @@
+"""SQL of the views and of the append-only trigger, as they stand after the newest migration."""
+
+import textwrap
+from typing import Any
+
+from sqlalchemy import Column, DateTime, Double, MetaData, Table, Text
+from sqlalchemy.types import TypeEngine
+
+from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, ColumnKind
+from dayzero.domain.columns import Column as Listed
+
+APPEND_ONLY = """
+CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% is append-only: % is refused', TG_TABLE_NAME, TG_OP USING ERRCODE = 'restrict_violation';
+END $$;
+CREATE TRIGGER entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+"""
+
+VERSIONS = """
+CREATE VIEW compatibility_versions AS
+SELECT e.id AS entry_id, e.model, e.platform, e.mode, e.lifecycle, e.correctness, e.performance, e.freshness, e.grade,
+       e.reason, e.engine, e.dtype, e.plan, e.devices, e.stack_fingerprint, e.method,
+       e.checks_passed, e.checks_failed, e.checks_error, e.checks_not_run, e.known_gaps,
+       r.hub, r.repo_id, r.revision, e.content_id, e.release_id, e.adaptation_id, e.bundle,
+       e.announced_at, e.config_seen_at, e.weights_live_at, e.detected_at, e.staged_at, e.first_token_at, e.verified_at,
+       told.notified_at,
+       extract(epoch FROM e.verified_at - e.weights_live_at)::double precision AS time_to_verified_s,
+       e.recorded_at, e.seq, e.key_digest, e.model_id, e.predicted
+FROM entries e
+JOIN releases r ON r.id = e.release_id
+LEFT JOIN LATERAL (
+    SELECT min(d.delivered_at) AS notified_at
+    FROM outbox o JOIN deliveries d ON d.event_id = o.id
+    WHERE o.adaptation_id = e.adaptation_id AND d.state = 'delivered'
+      AND o.kind IN ('dayzero.entry.changed', 'dayzero.adaptation.completed', 'dayzero.prestage.completed')
+) told ON true
+"""
+
+CURRENT = """
+CREATE VIEW compatibility_current AS
+SELECT {columns}
+FROM compatibility_versions v
+WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = v.key_digest AND newer.seq > v.seq)
+  AND NOT (v.predicted AND EXISTS (
+      SELECT 1 FROM entries w
+      WHERE w.model_id = v.model_id AND w.platform = v.platform AND w.mode = v.mode AND NOT w.predicted))
+"""
+
+ROLLUP = """
+CREATE VIEW compatibility_rollup AS
+SELECT DISTINCT ON (model, platform)
+       model, platform, lifecycle, correctness, performance, freshness, entry_id AS best_entry_id, mode AS best_mode,
+       count(*) OVER whole AS entries,
+       count(*) FILTER (WHERE correctness = 'verified' AND freshness = 'current') OVER whole AS verified,
+       count(*) FILTER (WHERE correctness = 'failing' AND freshness = 'current') OVER whole AS failing,
+       max(recorded_at) OVER whole AS recorded_at
+FROM compatibility_current
+WINDOW whole AS (PARTITION BY model, platform)
+ORDER BY model, platform, (freshness = 'current') DESC,
+         array_position(ARRAY['verified', 'functional', 'failing', 'unknown'], correctness),
+         array_position(ARRAY['done', 'blocked', 'adapting', 'staged', 'predicted'], lifecycle),
+         compatibility_current.recorded_at DESC, entry_id
+"""
+
+VIEWS = ("compatibility_versions", "compatibility_current", "compatibility_rollup")
+
+
+def statements() -> tuple[str, ...]:
+    """What makes trigger and views on top of the tables, in order."""
+    listed = textwrap.fill(", ".join(f"v.{column.name}" for column in COMPATIBILITY_COLUMNS), 110)
+    return (APPEND_ONLY, VERSIONS, CURRENT.format(columns=listed), ROLLUP)
+
+
+_TYPES: dict[ColumnKind, TypeEngine[Any]] = {
+    ColumnKind.TEXT: Text(),
+    ColumnKind.NUMBER: Double(),
+    ColumnKind.TIME: DateTime(timezone=True),
+}
+_views = MetaData()
+
+
+def _view(name: str, columns: tuple[Listed, ...]) -> Table:
+    return Table(name, _views, *(Column(column.name, _TYPES[column.kind]) for column in columns))
+
+
+current_view = _view("compatibility_current", COMPATIBILITY_COLUMNS)
+"""The newest version of each entry, less the predictions that weights have superseded."""
+
+rollup_view = _view("compatibility_rollup", ROLLUP_COLUMNS)
+"""One row a model × platform."""
+
+versions_view = _view("compatibility_versions", COMPATIBILITY_COLUMNS)
+"""Every version of every entry, with the same columns."""

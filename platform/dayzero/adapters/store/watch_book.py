@@ -1,0 +1,217 @@
+"""Sources, and the releases seen on them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Engine, and_, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from dayzero.adapters.store.connection import transaction
+from dayzero.adapters.store.entries import mark_stale
+from dayzero.adapters.store.events import release_fields, write_event
+from dayzero.adapters.store.limits import document_of, short_name
+from dayzero.adapters.store.models import model_of
+from dayzero.adapters.store.rows import maybe_utc, source_of
+from dayzero.adapters.store.tables import ModelRow, ReleaseRow, SourceRow
+from dayzero.adapters.store.work import request_prestage, request_work
+from dayzero.domain.adaptation import Purpose
+from dayzero.domain.canonical import digest, plain
+from dayzero.domain.events import EventKind
+from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, content_id_of
+from dayzero.domain.verdict import Mode
+from dayzero.domain.watching import Rule, WatchSource
+from dayzero.errors import NotFoundError
+from dayzero.ports.catalog import Recorded, SeenRepo
+from dayzero.ports.running import Clock
+
+_LOCK = 0x72656C73  # "rels": releases are recorded one after the other
+_ORDER = (ReleaseStage.ANNOUNCED, ReleaseStage.CONFIG, ReleaseStage.WEIGHTS_PARTIAL, ReleaseStage.WEIGHTS)
+_GONE = (ReleaseStage.SUPERSEDED.value, ReleaseStage.WITHDRAWN.value)
+
+
+class SqlWatchBook:
+    """ports.catalog.WatchBook on PostgreSQL."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def sources(self) -> Sequence[WatchSource]:
+        """Every source, the oldest first."""
+        query = select(SourceRow).order_by(SourceRow.seq)
+        with transaction(self._engine) as session:
+            return tuple(source_of(row) for row in session.execute(query).scalars())
+
+    def add_source(self, hub: HubKind, location: str, rule: Rule, since: datetime | None) -> WatchSource:
+        """A new source; the same hub, location and rule again returns the existing one."""
+        unique = {"hub": hub.value, "location": short_name(location, "a source's location"), "rule_digest": digest(rule)}
+        with transaction(self._engine) as session:
+            session.execute(
+                insert(SourceRow)
+                .values(
+                    **unique, id=str(uuid4()), rule=plain(rule), since=maybe_utc(since), enabled=True,
+                    created_at=self._clock.now(),
+                )
+                .on_conflict_do_nothing()
+            )  # fmt: skip
+            return source_of(session.execute(select(SourceRow).filter_by(**unique)).scalar_one())
+
+    def remove_source(self, source_id: str) -> None:
+        """Stop watching; releases seen stay. NotFoundError."""
+        with transaction(self._engine) as session:
+            session.delete(_source(session, source_id))
+
+    def polled(self, source_id: str, error: str | None) -> None:
+        """Note the time of a poll and what went wrong in it. NotFoundError."""
+        with transaction(self._engine) as session:
+            row = _source(session, source_id)
+            row.last_polled_at, row.last_error = self._clock.now(), error
+
+    def seen(self, hub: HubKind, endpoint: str | None, repo_id: str) -> SeenRepo | None:
+        """The newest recorded release of a repository; one that stands comes before a superseded one."""
+        query = (
+            select(ReleaseRow)
+            .where(*_same_repository(hub, endpoint, repo_id))
+            .order_by((ReleaseRow.stage == ReleaseStage.SUPERSEDED.value).asc(), ReleaseRow.seq.desc())
+            .limit(1)
+        )
+        with transaction(self._engine) as session:
+            row = session.execute(query).scalar_one_or_none()
+        return None if row is None else SeenRepo(row.id, row.revision, ReleaseStage(row.stage), row.content_id)
+
+    def record_release(self, release: Release, platforms: Sequence[str]) -> Recorded:
+        """Record a release and all that follows from it, in one transaction; see the port."""
+        document_of(release, f"release {release.repo_id[:80]}")
+        short_name(release.repo_id, "a repository's id")
+        short_name(release.revision, "a revision")
+        with transaction(self._engine) as session:
+            session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+            return _record(session, release, tuple(dict.fromkeys(platforms)), self._clock.now())
+
+
+def _source(session: Session, source_id: str) -> SourceRow:
+    row = session.get(SourceRow, source_id)
+    if row is None:
+        raise NotFoundError(f"there is no watched source {source_id}.", remedy="See `dayzero watch ls`.")
+    return row
+
+
+def _same_repository(hub: HubKind, endpoint: str | None, repo_id: str) -> tuple[ColumnElement[bool], ...]:
+    return (ReleaseRow.hub == hub.value, ReleaseRow.endpoint == (endpoint or ""), ReleaseRow.repo_id == repo_id)
+
+
+def _record(session: Session, release: Release, platforms: Sequence[str], now: datetime) -> Recorded:
+    others = list(
+        session.execute(
+            select(ReleaseRow).where(*_same_repository(release.hub, release.endpoint, release.repo_id)).order_by(ReleaseRow.seq)
+        ).scalars()
+    )
+    row = next((other for other in others if other.revision == release.revision), None)
+    new = row is None
+    if row is None:
+        row = _insert(session, release, now)
+        before = None
+    else:
+        others.remove(row)
+        before = ReleaseStage(row.stage)
+        if not _moved_on(before, release):
+            return Recorded(row.id, False, _request(session, row, release, platforms, now))
+        _update(row, release)
+    _note_times(row, release.stage, now)
+    model = session.get_one(ModelRow, row.model_id)
+    known_content = any(other.content_id == row.content_id and other.stage == row.stage for other in others)
+    kind = _event_kind(release.stage, before, others)
+    if kind is not None and not known_content:
+        write_event(session, kind, model.name, now, release_fields(row))
+    if not known_content and release.stage in _ORDER:
+        _supersede(session, row, others, model.name, now)
+    return Recorded(row.id, new, _request(session, row, release, platforms, now))
+
+
+def _moved_on(before: ReleaseStage, release: Release) -> bool:
+    """Whether what the hub shows now is further than what is recorded; going back (a listing cut short) is not."""
+    if release.stage is ReleaseStage.WITHDRAWN or before is ReleaseStage.WITHDRAWN:
+        return before is not release.stage
+    if before not in _ORDER or release.stage not in _ORDER:
+        return False
+    return _ORDER.index(release.stage) > _ORDER.index(before)
+
+
+def _insert(session: Session, release: Release, now: datetime) -> ReleaseRow:
+    row = ReleaseRow(
+        id=str(uuid4()),
+        model_id=model_of(session, release, now).id,
+        hub=release.hub.value,
+        endpoint=release.endpoint or "",
+        repo_id=release.repo_id,
+        revision=release.revision,
+        recorded_at=now,
+    )
+    _update(row, release)
+    session.add(row)
+    session.flush()
+    return row
+
+
+def _update(row: ReleaseRow, release: Release) -> None:
+    configuration = (file for file in release.files if file.role in (FileRole.CONFIGURATION, FileRole.REMOTE_CODE))
+    row.stage = release.stage.value
+    row.content_id = release.content_id
+    row.configuration_digest = content_id_of(configuration)
+    row.document = document_of(release, f"release {release.repo_id[:80]}")
+    row.published_at = maybe_utc(release.published_at)
+
+
+def _note_times(row: ReleaseRow, stage: ReleaseStage, now: datetime) -> None:
+    if stage is ReleaseStage.ANNOUNCED:
+        row.announced_at = row.announced_at or now
+    elif stage in _ORDER:
+        row.config_seen_at = row.config_seen_at or now
+    if stage is ReleaseStage.WEIGHTS:
+        row.weights_seen_at = row.weights_seen_at or now
+
+
+def _event_kind(stage: ReleaseStage, before: ReleaseStage | None, others: Sequence[ReleaseRow]) -> EventKind | None:
+    if stage is ReleaseStage.WEIGHTS_PARTIAL:
+        # Partial weights are news only where the configuration was not seen before.
+        seen = before is ReleaseStage.CONFIG or any(other.config_seen_at is not None for other in others)
+        return None if seen else EventKind.RELEASE_CONFIG_PUBLISHED
+    return {
+        ReleaseStage.ANNOUNCED: EventKind.RELEASE_ANNOUNCED,
+        ReleaseStage.CONFIG: EventKind.RELEASE_CONFIG_PUBLISHED,
+        ReleaseStage.WEIGHTS: EventKind.RELEASE_WEIGHTS_LIVE,
+        ReleaseStage.SUPERSEDED: EventKind.RELEASE_SUPERSEDED,
+        ReleaseStage.WITHDRAWN: EventKind.RELEASE_WITHDRAWN,
+    }.get(stage)
+
+
+def _supersede(session: Session, row: ReleaseRow, others: Sequence[ReleaseRow], model: str, now: datetime) -> None:
+    """Earlier releases with other content are superseded; one that the hub published later is not earlier."""
+    for other in others:
+        if other.stage in _GONE or other.content_id == row.content_id:
+            continue
+        if other.published_at and row.published_at and other.published_at > row.published_at:
+            continue
+        other.stage = ReleaseStage.SUPERSEDED.value
+        session.flush()
+        write_event(session, EventKind.RELEASE_SUPERSEDED, model, now, release_fields(other))
+        standing = select(func.count()).where(and_(ReleaseRow.content_id == other.content_id, ReleaseRow.stage.not_in(_GONE)))
+        if row.stage == ReleaseStage.WEIGHTS.value and session.execute(standing).scalar_one() == 0:
+            mark_stale(session, other, f"superseded by revision {row.revision}", model, now)
+
+
+def _request(session: Session, row: ReleaseRow, release: Release, platforms: Sequence[str], now: datetime) -> tuple[str, ...]:
+    """Ids of the adaptations that were made now."""
+    made = []
+    for platform in platforms:
+        if release.stage is ReleaseStage.WEIGHTS:
+            adaptation_id, is_new = request_work(session, row, platform, Purpose.ADAPT, Mode.INFERENCE, now)
+            if is_new:
+                made.append(adaptation_id)
+        elif release.stage in _ORDER and any(file.role is FileRole.CONFIGURATION for file in release.files):
+            prestage_id = request_prestage(session, row, platform, now)
+            if prestage_id is not None:
+                made.append(prestage_id)
+    return tuple(made)

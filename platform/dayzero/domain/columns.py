@@ -1,0 +1,101 @@
+"""The columns of the compatibility list: one list for the SQL view, its JSON, its filters and its documentation."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ColumnKind(StrEnum):
+    """What a column holds: text, a number, or a moment (ISO 8601 in JSON)."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, kind and meaning. A value may be absent (null) where nobody knows it."""
+
+    name: str
+    kind: ColumnKind
+    meaning: str
+
+
+def _text(name: str, meaning: str) -> Column:
+    return Column(name, ColumnKind.TEXT, meaning)
+
+
+def _number(name: str, meaning: str) -> Column:
+    return Column(name, ColumnKind.NUMBER, meaning)
+
+
+def _time(name: str, meaning: str) -> Column:
+    return Column(name, ColumnKind.TIME, meaning)
+
+
+COMPATIBILITY_COLUMNS: tuple[Column, ...] = (
+    _text("entry_id", "id of this version of the entry"),
+    _text("model", "the model's name"),
+    _text("platform", "slug of the platform"),
+    _text("mode", "inference or fine-tune"),
+    _text("lifecycle", "predicted, staged, adapting, done or blocked"),
+    _text("correctness", "unknown, functional, verified or failing"),
+    _text("performance", "unmeasured, measured or meets_floor"),
+    _text("freshness", "current or stale"),
+    _text("grade", "grade of the evidence: predicted, declared or measured"),
+    _text("reason", "why the entry stands as it stands, in a sentence"),
+    _text("engine", "what runs the model"),
+    _text("dtype", "dtype of the weights as run"),
+    _text("plan", "degrees of parallelism (tp1, tp2-pp2 …)"),
+    _number("devices", "devices that the plan takes"),
+    _text("stack_fingerprint", "fingerprint of the stack"),
+    _text("method", "version of the method that judged"),
+    _number("checks_passed", "checks with verdict pass"),
+    _number("checks_failed", "checks with verdict fail"),
+    _number("checks_error", "checks that could not be measured"),
+    _number("checks_not_run", "checks that nobody ran"),
+    _number("known_gaps", "operators that the platform lacks"),
+    _text("hub", "hub of the release: hf, ms, dir or config"),
+    _text("repo_id", "repository (or folder) of the release"),
+    _text("revision", "commit of the release"),
+    _text("content_id", "digest over the files that matter to adaptation"),
+    _text("release_id", "id of the release"),
+    _text("adaptation_id", "id of the adaptation that the entry came from"),
+    _text("bundle", "sha256 of the bundle"),
+    _time("announced_at", "day-0 clock: architecture announced"),
+    _time("config_seen_at", "day-0 clock: configuration seen"),
+    _time("weights_live_at", "day-0 clock: weights live on the hub"),
+    _time("detected_at", "day-0 clock: live weights detected by us"),
+    _time("staged_at", "day-0 clock: pre-stage complete"),
+    _time("first_token_at", "day-0 clock: first real completion on the platform"),
+    _time("verified_at", "day-0 clock: entry verified"),
+    _time("notified_at", "day-0 clock: first subscriber told"),
+    _number("time_to_verified_s", "seconds from live weights to verified"),
+    _time("recorded_at", "when this version was recorded"),
+)
+"""The columns of the view `compatibility_current`, in its order."""
+
+ROLLUP_COLUMNS: tuple[Column, ...] = (
+    _text("model", "the model's name"),
+    _text("platform", "slug of the platform"),
+    _text("lifecycle", "of the best current entry"),
+    _text("correctness", "of the best current entry: verified, then functional, failing, unknown"),
+    _text("performance", "of the best current entry"),
+    _text("freshness", "of the best current entry; current comes before stale"),
+    _text("best_entry_id", "id of the best current entry"),
+    _text("best_mode", "mode of the best current entry"),
+    _number("entries", "current entries of the model on the platform"),
+    _number("verified", "current entries that are verified and fresh"),
+    _number("failing", "current entries that are failing and fresh"),
+    _time("recorded_at", "when the newest of them was recorded"),
+)
+"""The columns of the view `compatibility_rollup`, in its order."""
+
+EVENT_COLUMNS: tuple[Column, ...] = (
+    *COMPATIBILITY_COLUMNS,
+    _text("event", "kind of the event (dayzero.entry.changed …)"),
+    _text("stage", "stage of the release: announced, config, weights_partial, weights, superseded or withdrawn"),
+    _text("purpose", "purpose of the adaptation: prestage or adapt"),
+    _number("attempt", "attempt of the adaptation"),
+)
+"""What a subscription's filter may name. An event has those that apply to it; the others are unknown."""

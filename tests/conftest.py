@@ -1,0 +1,3 @@
+"""Fixtures that suites share."""
+
+pytest_plugins = ["postgres_fixtures"]
