@@ -16,7 +16,7 @@ from dayzero.errors import BlockedError, MeasurementError, StaleAttemptError, Un
 from dayzero.steps.contract import Place
 from dayzero_flows.attempts import AbandonedError, run_attempt
 from dayzero_flows.publish import publish
-from dayzero_flows.stepping import control_steps, prefect_api_url, run_steps
+from dayzero_flows.stepping import prefect_api_url, run_steps
 
 LOOK_EVERY_S = 2.0
 ADAPT = FLOW_OF_PURPOSE[Purpose.ADAPT]
@@ -29,8 +29,7 @@ def adapt(adaptation_id: str, attempt: int) -> State[Any]:
 
 
 def _adapt(plane: app.Plane, lease: Lease, adaptation: Adaptation) -> State[Any]:
-    before, _ = control_steps(Purpose.ADAPT)
-    run_steps(app.control_bench(plane), lease, adaptation, before)
+    run_steps(app.control_bench(plane), lease, adaptation, app.steps_for(Purpose.ADAPT, Place.CONTROL))
     if app.steps_for(Purpose.ADAPT, Place.PLATFORM):
         ended = _await_verification(plane, lease, adaptation)
         _raise_what_stopped_it(ended, adaptation)

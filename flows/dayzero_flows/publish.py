@@ -7,8 +7,9 @@ from prefect.client.schemas.objects import State
 
 from dayzero import app
 from dayzero.domain.adaptation import Adaptation, Lease, Purpose
+from dayzero.steps.contract import Place
 from dayzero_flows.attempts import outcome_state, run_attempt
-from dayzero_flows.stepping import control_steps, run_steps
+from dayzero_flows.stepping import run_steps
 
 
 @flow(name="publish", flow_run_name="publish {adaptation_id} #{attempt}", persist_result=False)
@@ -18,6 +19,5 @@ def publish(adaptation_id: str, attempt: int) -> State[Any]:
 
 
 def _publish(plane: app.Plane, lease: Lease, adaptation: Adaptation) -> State[Any]:
-    _, after = control_steps(Purpose.ADAPT)
-    run_steps(app.control_bench(plane), lease, adaptation, after)
+    run_steps(app.control_bench(plane), lease, adaptation, app.steps_for(Purpose.ADAPT, Place.PUBLISH))
     return outcome_state(app.conclude(plane, lease))

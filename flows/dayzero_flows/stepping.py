@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from dayzero.steps.pipeline import STEPS
 from prefect import get_run_logger, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
@@ -14,9 +13,9 @@ from prefect.tasks import Task
 
 from dayzero.adapters.prefect.artifacts import ByteProgress, RunPlace, show_report
 from dayzero.app import run_step
-from dayzero.domain.adaptation import Adaptation, Lease, Purpose
+from dayzero.domain.adaptation import Adaptation, Lease
 from dayzero.errors import DayzeroError, MeasurementError
-from dayzero.steps.contract import Bench, Place, Step
+from dayzero.steps.contract import Bench, Step
 
 RETRIES = 3
 RETRY_DELAYS_S = [2.0, 8.0, 20.0]
@@ -27,13 +26,6 @@ def prefect_api_url() -> str:
     url = get_current_settings().api.url
     assert url, "a worker gives its runs PREFECT_API_URL"
     return url
-
-
-def control_steps(purpose: Purpose) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """The control plane's steps of a purpose: those before the platform's first, and those after it."""
-    steps = STEPS[purpose]
-    first = next((number for number, step in enumerate(steps) if step.place is Place.PLATFORM), len(steps))
-    return steps[:first], tuple(step for step in steps[first:] if step.place is Place.CONTROL)
 
 
 def worth_retrying(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:

@@ -34,7 +34,8 @@ def serve(settings: Settings) -> None:
         )
         loops.start()
         try:
-            uvicorn.run(create_app(plane), host=settings.host, port=settings.port, log_level="warning", access_log=False)
+            door = create_app(plane)
+            uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()
 

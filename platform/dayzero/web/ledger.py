@@ -3,7 +3,6 @@
 import json
 import logging
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, TypeVar
 from urllib.parse import unquote
 
@@ -33,8 +32,8 @@ from dayzero.adapters.remote.wire import (
 )
 from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Lease
-from dayzero.domain.results import ResultKey, StoredResult
-from dayzero.errors import BadInputError, DayzeroError
+from dayzero.domain.results import ResultKey
+from dayzero.errors import BadInputError, DayzeroError, NotFoundError
 from dayzero.ports.catalog import WorkerToken, Workforce
 from dayzero.ports.ledger import Ledger
 
@@ -189,10 +188,11 @@ def _add_result_routes(router: APIRouter, ledger: Ledger, demand: Demand, guard:
     @router.put("/links")
     def link(body: Body, token: WorkerToken = Depends(demand)) -> Response:
         new = load(ResultLink, body)
-        wire = new.result
-        created = _time(wire.created_at)
-        stored = StoredResult(wire.id, wire.key, wire.document.encode(), created, wire.reused)
-        ledger.link_result(stored, guard.lease(token, new.lease))
+        lease = guard.lease(token, new.lease)
+        stored = ledger.find_result(new.key)
+        if stored is None:
+            raise NotFoundError(f"there is no result of stage {new.key.stage} under that key.")
+        ledger.link_result(stored, lease)
         return Response(status_code=204)
 
     @router.get("/adaptations/{adaptation_id}/results")
@@ -278,10 +278,3 @@ def _require_json(document: str) -> None:
         json.loads(document)
     except ValueError as error:
         raise BadInputError("a result's document is not JSON.") from error
-
-
-def _time(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadInputError(f"{text[:40]} is no time.") from error

@@ -19,7 +19,7 @@ def motor_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def database_url(motor_folder: Path) -> Iterator[str]:
+def motor_database(motor_folder: Path) -> Iterator[str]:
     with embedded.running(motor_folder / "data") as url:
         yield url
 
@@ -32,12 +32,12 @@ def group(motor_folder: Path) -> Iterator[Group]:
 
 
 @pytest.fixture(scope="session")
-def prefect_api(database_url: str, motor_folder: Path, group: Group) -> Iterator[str]:
+def prefect_api(motor_database: str, motor_folder: Path, group: Group) -> Iterator[str]:
     port = free_port("127.0.0.1")
     api = api_url("127.0.0.1", port)
     home = motor_folder / "prefect"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "DAYZERO_"))}
-    database = embedded.ensure_database(database_url, "prefect")
+    database = embedded.ensure_database(motor_database, "prefect")
     environment = {**inherited, **server_environment(database, "127.0.0.1", port, home)}
 
     def healthy() -> bool:

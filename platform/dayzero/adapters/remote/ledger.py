@@ -29,7 +29,6 @@ from dayzero.adapters.remote.wire import (
     ResultLink,
     StoredArtifact,
     WireResult,
-    to_wire,
 )
 from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Adaptation, Lease
@@ -38,7 +37,15 @@ from dayzero.domain.platforms import Stack
 from dayzero.domain.release import Release
 from dayzero.domain.results import ResultKey, StoredResult
 from dayzero.domain.verdict import Check, Measurement
-from dayzero.errors import BadInputError, BlockedError, DayzeroError, IntegrityError, StaleAttemptError, UnavailableError
+from dayzero.errors import (
+    BadInputError,
+    BlockedError,
+    DayzeroError,
+    IntegrityError,
+    NotFoundError,
+    StaleAttemptError,
+    UnavailableError,
+)
 
 Noun = TypeVar("Noun")
 TIMEOUT_S = 60.0
@@ -65,7 +72,7 @@ class HttpLedger:
         self._retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(UnavailableError),
             stop=tenacity.stop_after_attempt(retries),
-            wait=tenacity.wait_exponential_jitter(initial=RETRY_FIRST_S, max=RETRY_LONGEST_S, jitter=RETRY_FIRST_S),
+            wait=tenacity.wait_exponential_jitter(multiplier=RETRY_FIRST_S, max=RETRY_LONGEST_S, jitter=RETRY_FIRST_S),
             reraise=True,
         )
 
@@ -100,7 +107,7 @@ class HttpLedger:
 
     def link_result(self, result: StoredResult, lease: Lease) -> None:
         """See Ledger."""
-        self._send("PUT", "/links", ResultLink(to_wire(result), lease))
+        self._send("PUT", "/links", ResultLink(result.key, lease))
 
     def linked_results(self, adaptation_id: str) -> Sequence[StoredResult]:
         """See Ledger."""
@@ -224,7 +231,8 @@ class HttpLedger:
             )
         if status == httpx.codes.CONFLICT:
             raise StaleAttemptError(refusal.message)
-        kind: type[DayzeroError] = KINDS.get(refusal.kind, BadInputError)
+        unnamed = NotFoundError if status == httpx.codes.NOT_FOUND else BadInputError
+        kind: type[DayzeroError] = KINDS.get(refusal.kind, unnamed)
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             kind = UnavailableError
         raise kind(refusal.message, remedy=refusal.remedy)

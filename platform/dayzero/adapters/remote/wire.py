@@ -63,9 +63,9 @@ class NewResult:
 
 @dataclass(frozen=True, slots=True)
 class ResultLink:
-    """PUT links."""
+    """PUT links: the result that is stored under that key."""
 
-    result: WireResult
+    key: ResultKey
     lease: Lease
 
 
