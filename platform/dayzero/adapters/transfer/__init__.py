@@ -1,0 +1,1 @@
+"""Weights onto the worker's disk: fetched as published, then cut for each rank."""

@@ -1,0 +1,163 @@
+"""Shards on a real disk: reassembled they are the original bytes; killed, hostile and full disks lose nothing."""
+
+import hashlib
+import json
+import tempfile
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, names_for, spec_for
+from dayzero.adapters.transfer import space
+from dayzero.adapters.transfer.sharding import read_manifest
+from dayzero.adapters.transfer.weights import WeightTransfer
+from dayzero.domain.plan import Degrees
+from dayzero.domain.shards import ShardManifest
+from dayzero.errors import BadInputError, DependencyError, UnavailableError
+from dayzero.stages.headers import LENGTH_BYTES, header_length, index_of, parse_header
+from dayzero.stages.layout import lay_out
+from dayzero.stages.layout_constraints import violations
+
+numpy = pytest.importorskip("numpy")
+safetensors_numpy = pytest.importorskip("safetensors.numpy")
+pytestmark = pytest.mark.torch
+
+
+def write_checkpoint(folder: Path, config: dict, dtype: str = "float16"):
+    """Two files of random values; returns the tensors by name and the index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = numpy.random.default_rng(7)
+    tensors = {name: random.standard_normal(shape).astype(dtype) for name, shape in names_for(config)}
+    names = sorted(tensors)
+    headers = {}
+    for number, part in enumerate((names[::2], names[1::2]), start=1):
+        file = f"model-{number:05d}-of-00002.safetensors"
+        safetensors_numpy.save_file({name: tensors[name] for name in part}, folder / file)
+        headers[file] = header_of(folder / file)
+    return tensors, index_of(headers, None)
+
+
+def header_of(path: Path):
+    data = path.read_bytes()
+    length = header_length(data[:LENGTH_BYTES], path.name, len(data))
+    return parse_header(path.name, len(data), data[LENGTH_BYTES : LENGTH_BYTES + length])
+
+
+def layout_for(folder: Path, config: dict, degrees: Degrees) -> tuple[dict, ShardManifest]:
+    tensors, index = write_checkpoint(folder, config)
+    return tensors, lay_out("content", spec_for(config), index, degrees)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.sampled_from([SMOLLM2, DEEPSEEK, MIXTRAL, GPT_OSS]),
+    st.builds(Degrees, st.sampled_from([1, 2, 3]), st.sampled_from([1, 2]), st.sampled_from([1, 2]), st.sampled_from([1, 2])),
+)
+def test_reassembled_shards_are_the_original(config: dict, degrees: Degrees) -> None:
+    if violations(spec_for(config), degrees):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        tensors, layout = layout_for(home / "model", config, degrees)
+        manifest = WeightTransfer().shard(home / "model", layout, home / "shards", None)
+        rebuilt = {name: numpy.full_like(value, numpy.nan) for name, value in tensors.items()}
+        for file in manifest.files:
+            path = home / "shards" / file.path
+            assert path.stat().st_size == file.size_bytes
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
+            loaded = safetensors_numpy.load_file(path)
+            assert set(loaded) == {tensor.name for tensor in file.tensors}
+            for tensor in file.tensors:
+                slices = [slice(None)] * len(tensor.shape)
+                if tensor.dim is not None:
+                    slices[tensor.dim] = slice(tensor.start, tensor.stop)
+                rebuilt[tensor.name][tuple(slices)] = loaded[tensor.name]
+        for name, value in tensors.items():
+            assert rebuilt[name].tobytes() == value.tobytes(), name
+
+
+def test_ranks_differ_where_they_are_cut(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees(tp=3))
+    manifest = WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+    assert len({file.sha256 for file in manifest.files}) == 3
+
+
+def test_finished_shards_are_kept_and_damaged_ones_written_again(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", DEEPSEEK, Degrees(tp=2))
+    into = tmp_path / "shards"
+    first = WeightTransfer().shard(tmp_path / "model", layout, into, None)
+    paths = [into / file.path for file in first.files]
+    inodes = [path.stat().st_ino for path in paths]
+    damaged = bytearray(paths[1].read_bytes())
+    damaged[-1] ^= 1
+    paths[1].write_bytes(damaged)
+    # A run that was killed between rank files leaves no manifest and a half-written rank.
+    (into / "manifest.json").unlink()
+    (into / "rank-00001.safetensors.incomplete").write_bytes(b"half")
+    again = WeightTransfer().shard(tmp_path / "model", layout, into, None)
+    assert again == first == read_manifest(into)
+    assert paths[0].stat().st_ino == inodes[0] and paths[1].stat().st_ino != inodes[1]
+    assert not list(into.glob("*.incomplete"))
+
+
+def test_shards_of_another_layout_are_not_kept(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", DEEPSEEK, Degrees(tp=2))
+    WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+    inode = (tmp_path / "shards" / layout.files[0].path).stat().st_ino
+    WeightTransfer().shard(tmp_path / "model", replace(layout, content_id="other"), tmp_path / "shards", None)
+    assert (tmp_path / "shards" / layout.files[0].path).stat().st_ino != inode
+
+
+def test_no_space_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees())
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: usage(100, 90, 10))
+    with pytest.raises(DependencyError, match=f"needs {layout.files[0].size_bytes} bytes under .* and 10 are free"):
+        WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+    assert not list((tmp_path / "shards").glob("rank*"))
+
+
+def test_checkpoint_that_changed_since_the_layout(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees(tp=3))
+    write_checkpoint(tmp_path / "model", {**SMOLLM2, "intermediate_size": 48})
+    with pytest.raises(BadInputError, match="not what the layout was made from"):
+        WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+    assert read_manifest(tmp_path / "shards") is None
+    next((tmp_path / "model").glob("*.safetensors")).unlink()
+    with pytest.raises(BadInputError, match="cannot be read"):
+        WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+
+
+@pytest.mark.parametrize("path", ["../x.safetensors", "/tmp/x", "a/b", ".."])
+def test_layout_that_climbs_out_of_its_folder(tmp_path: Path, path: str) -> None:
+    _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees())
+    hostile = replace(layout, files=(replace(layout.files[0], path=path),))
+    with pytest.raises(BadInputError, match="a shard is a plain file name"):
+        WeightTransfer().shard(tmp_path / "model", hostile, tmp_path / "shards", None)
+
+
+def test_two_writers_at_once(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees())
+    refused: list[str] = []
+
+    def intrude(done: int, total: int | None) -> None:
+        try:
+            WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
+        except UnavailableError as error:
+            refused.append(error.message)
+
+    WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", intrude)
+    assert refused and "another process is writing shards" in refused[0]
+
+
+def test_progress_counts_every_byte(tmp_path: Path) -> None:
+    _, layout = layout_for(tmp_path / "model", MIXTRAL, Degrees(tp=2, ep=2))
+    seen: list[tuple[int, int | None]] = []
+    WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", lambda done, total: seen.append((done, total)))
+    total = sum(file.size_bytes for file in layout.files)
+    assert seen[-1] == (total, total) and [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert json.loads((tmp_path / "shards" / "manifest.json").read_bytes())["degrees"] == {"tp": 2, "pp": 1, "ep": 2, "dp": 1}
