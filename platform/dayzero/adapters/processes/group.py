@@ -74,7 +74,7 @@ class Child:
         except OSError:
             return ""
 
-    def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+    def stop(self, grace_s: float) -> None:
         """SIGTERM, then SIGKILL with all its descendants after the grace."""
         process = self.process
         if process is None or process.poll() is not None:
@@ -138,11 +138,11 @@ class Group:
             every_round()
             time.sleep(LOOK_EVERY_S)
 
-    def stop(self) -> None:
-        """Stop all children, the last started first."""
+    def stop(self, grace_s: float = STOP_GRACE_S) -> None:
+        """Stop all children, the last started first; each has `grace_s` seconds to obey."""
         self._stopping = True
         for child in reversed(self._children):
-            child.stop()
+            child.stop(grace_s)
         self._children.clear()
         self._note()
 
