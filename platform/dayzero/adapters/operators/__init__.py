@@ -1,0 +1,1 @@
+"""What the installed torch offers on a device: its operator manifest and its decompositions."""

@@ -1,0 +1,1 @@
+"""Platform profiles: TOML files into nouns."""

@@ -1,0 +1,1 @@
+"""Tracing architectures on the meta device, in a child process."""

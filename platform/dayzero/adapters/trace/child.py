@@ -1,0 +1,34 @@
+"""The tracer's child process: `python -m dayzero.adapters.trace.child JOB.json ANSWER.json`."""
+
+import sys
+from pathlib import Path
+
+from dayzero import codec
+from dayzero.adapters.trace.exchange import Refusal, TraceAnswer, TraceJob
+
+
+def answer_to(job: TraceJob) -> TraceAnswer:
+    """Trace the job's configuration, or say in one sentence why not."""
+    try:
+        from dayzero.adapters.trace.building import BuildError, UnknownTypeError
+        from dayzero.adapters.trace.tracing import trace_config
+    except ImportError as error:
+        return TraceAnswer(None, Refusal.NOT_INSTALLED, str(error))
+    try:
+        return TraceAnswer(trace_config(job.config, fold_layers=job.fold_layers))
+    except UnknownTypeError as error:
+        return TraceAnswer(None, Refusal.UNKNOWN, str(error))
+    except BuildError as error:
+        return TraceAnswer(None, Refusal.BAD_CONFIG, str(error))
+    except Exception as error:  # noqa: BLE001 - the library's code can raise anything; the parent says it to the operator
+        return TraceAnswer(None, Refusal.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())[:800]}")
+
+
+def main() -> None:
+    """Read the job, write the answer."""
+    job = codec.load(TraceJob, Path(sys.argv[1]).read_bytes())
+    Path(sys.argv[2]).write_bytes(codec.dump(answer_to(job)))
+
+
+if __name__ == "__main__":
+    main()

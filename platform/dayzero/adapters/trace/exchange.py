@@ -1,0 +1,32 @@
+"""What the tracer and its child process exchange through files."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dayzero.domain.operators import Trace
+
+
+class Refusal(StrEnum):
+    """Why the child could not trace."""
+
+    NOT_INSTALLED = "not_installed"
+    UNKNOWN = "unknown"
+    BAD_CONFIG = "bad_config"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """What the child is asked: a configuration (JSON text), and whether equal layers may be traced once and counted."""
+
+    config: str
+    fold_layers: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TraceAnswer:
+    """What the child answers: a trace, or a refusal with one sentence."""
+
+    trace: Trace | None
+    refusal: Refusal | None = None
+    message: str = ""

@@ -1,0 +1,126 @@
+"""The tracer: a configuration goes into a child process, a trace comes out."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dayzero import codec
+from dayzero.adapters.trace.exchange import Refusal, TraceAnswer, TraceJob
+from dayzero.adapters.trace.known import known_architecture, library_name
+from dayzero.domain.operators import Trace
+from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError
+
+_INSTALL = "Install the worker extra: pip install 'dayzero[worker]'"
+_LOG_TAIL_CHARACTERS = 2000
+_LARGEST_CONFIG_BYTES = 16 << 20
+
+
+class SubprocessTracer:
+    """Traces in a child of `python` with a scrubbed environment; repository code never runs."""
+
+    def __init__(self, python: str = sys.executable, *, fold_layers: bool = True) -> None:
+        self._python = python
+        self._fold_layers = fold_layers
+
+    def trace(self, config: bytes, *, timeout_s: float) -> Trace:
+        """As the port says; BadInputError when the bytes are no configuration with a model type."""
+        model_type = _checked(config)
+        with tempfile.TemporaryDirectory(prefix="dayzero-trace-") as folder:
+            answer = self._ask(Path(folder), config, model_type, timeout_s)
+        if answer.trace is not None:
+            return answer.trace
+        raise _as_error(answer, model_type)
+
+    def _ask(self, folder: Path, config: bytes, model_type: str, timeout_s: float) -> TraceAnswer:
+        job, answer, log = folder / "job.json", folder / "answer.json", folder / "log.txt"
+        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), self._fold_layers)))
+        command = [self._python, "-P", "-m", "dayzero.adapters.trace.child", str(job), str(answer)]
+        with log.open("wb") as sink:
+            try:
+                code = subprocess.run(
+                    command, env=scrubbed(folder), cwd=folder, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
+                    timeout=timeout_s, check=False,
+                ).returncode  # fmt: skip
+            except subprocess.TimeoutExpired as error:
+                raise MeasurementError(
+                    f"tracing {model_type} took longer than {timeout_s:g} s and was stopped.", remedy="Allow it more time."
+                ) from error
+            except OSError as error:
+                raise DependencyError(f"cannot start {self._python}: {error}.", remedy=_INSTALL) from error
+        if code != 0 or not answer.is_file():
+            tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
+            raise MeasurementError(
+                f"the tracer's process for {model_type} died with exit status {code}. Its last lines:\n{tail}"
+            )
+        return codec.load(TraceAnswer, answer.read_bytes())
+
+
+def scrubbed(home: Path) -> Mapping[str, str]:
+    """The child's whole environment: no secrets, no hub, no accelerator."""
+    import os
+
+    kept = {
+        name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG", "COVERAGE_PROCESS_CONFIG") if name in os.environ
+    }
+    return kept | {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[3]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _checked(config: bytes) -> str:
+    """The model type of a configuration that is worth starting a process for."""
+    if len(config) > _LARGEST_CONFIG_BYTES:
+        raise BadInputError(
+            f"the configuration is {len(config)} bytes large.",
+            remedy=f"A config.json above {_LARGEST_CONFIG_BYTES} bytes is refused.",
+        )
+    try:
+        document: Any = json.loads(config.decode("utf-8"))
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise BadInputError(
+            f"the configuration is not JSON: {error}.", remedy="Check config.json in the repository."
+        ) from error
+    if not isinstance(document, dict):
+        raise BadInputError("the configuration is not a JSON object.", remedy="Check config.json in the repository.")
+    model_type = document.get("model_type")
+    if not isinstance(model_type, str) or not model_type:
+        raise BadInputError("the configuration names no model_type.", remedy="Check config.json in the repository.")
+    if known_architecture(model_type) is False:
+        raise _unknown(model_type, remote_code="auto_map" in document)
+    return model_type
+
+
+def _unknown(model_type: str, *, remote_code: bool) -> BlockedError:
+    where = library_name() or "the modelling library"
+    if remote_code:
+        return BlockedError(
+            f"model type {model_type} is unknown to {where}; the repository brings its own code for it, which is not run.",
+            remedy="Allow that repository in DAYZERO_ALLOW_REMOTE_CODE (it then runs in a container without network), "
+            "or install a transformers release that knows the type.",
+        )
+    return BlockedError(
+        f"model type {model_type} is unknown to {where}.",
+        remedy="Install a transformers release that knows it, then try again.",
+    )
+
+
+def _as_error(answer: TraceAnswer, model_type: str) -> DayzeroError:
+    if answer.refusal is Refusal.NOT_INSTALLED:
+        return DependencyError(f"tracing needs what is not installed: {answer.message}.", remedy=_INSTALL)
+    if answer.refusal is Refusal.UNKNOWN:
+        return _unknown(model_type, remote_code=False)
+    if answer.refusal is Refusal.BAD_CONFIG:
+        return BadInputError(f"{library_name()} cannot build {model_type} from this configuration: {answer.message}.")
+    return MeasurementError(f"tracing {model_type} failed: {answer.message}.")

@@ -1,0 +1,1 @@
+"""Shipped platform profiles and the operator taxonomy: data with sources."""
