@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dayzero.domain.architecture import ModelSpec
@@ -13,7 +13,7 @@ from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_cut import Cut, UncuttableError, cut
-from dayzero.stages.layout_names import TensorPlace, place_of
+from dayzero.stages.layout_names import Leaf, TensorPlace, place_of
 from dayzero.stages.layout_partition import (
     Partition,
     PartitionKind,
@@ -26,7 +26,7 @@ from dayzero.stages.layout_partition import (
 
 __all__ = [
     "Partition", "PartitionKind", "TensorGroup", "UncuttableError", "coordinates_of", "group_tensors", "lay_out",
-    "layout_findings", "partition_of", "rank_path", "shard_header", "stage_layers", "weight_bytes_by_rank",
+    "layout_findings", "partition_of", "rank_path", "shard_header", "stage_layers", "weight_bytes_by_rank", "weight_shares",
 ]  # fmt: skip
 
 
@@ -115,26 +115,41 @@ def group_tensors(spec: ModelSpec, index: CheckpointIndex) -> tuple[TensorGroup,
     )
 
 
-def weight_bytes_by_rank(groups: Iterable[TensorGroup], spec: ModelSpec, degrees: Degrees) -> tuple[int, ...]:
-    """Bytes of tensors in each rank's file, by the same partition and the same cut as lay_out; UncuttableError."""
-    by_place: dict[tuple[int, int | None], int] = defaultdict(int)
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Bytes that each rank of a stage holds of one place: `everywhere` on all of them, and more by expert-parallel rank."""
+
+    place: TensorPlace
+    everywhere: int
+    by_owner: tuple[int, ...]
+
+
+def weight_shares(groups: Iterable[TensorGroup], spec: ModelSpec, degrees: Degrees) -> tuple[Share, ...]:
+    """What a tensor-parallel rank holds of each layer and part, by the same partition and the same cut as lay_out. It depends
+    on tp and ep only, not on the stages; UncuttableError."""
+    everywhere: dict[TensorPlace, int] = defaultdict(int)
+    owned: dict[TensorPlace, list[int]] = defaultdict(lambda: [0] * degrees.ep)
     for group in groups:
+        where = replace(group.place, module="", suffix="", leaf=Leaf.VALUE, expert=None)
         partition = partition_at(group.place, spec, degrees)
         size = cut(group.header, group.place, partition, spec).size_bytes
-        for (stage, owner), count in _holders(group, partition, spec, degrees).items():
-            by_place[stage, owner] += size * count
-    ranks = (coordinates_of(rank, degrees) for rank in range(degrees.world))
-    return tuple(by_place[at.pp, None] + by_place[at.pp, at.ep] for at in ranks)
-
-
-def _holders(
-    group: TensorGroup, partition: Partition, spec: ModelSpec, degrees: Degrees
-) -> Mapping[tuple[int, int | None], int]:
-    held: dict[tuple[int, int | None], int] = defaultdict(int)
-    for stage in partition.stages:
         if partition.kind is PartitionKind.EXPERT and group.experts:
             for expert in group.experts:
-                held[stage, owner_of(expert, spec, group.place, degrees)] += 1
+                owned[where][owner_of(expert, spec, group.place, degrees)] += size
         else:
-            held[stage, None] += max(1, len(group.experts))
-    return held
+            everywhere[where] += size * max(1, len(group.experts))
+    places = {**everywhere, **owned}
+    return tuple(Share(place, everywhere.get(place, 0), tuple(owned[place]) if place in owned else ()) for place in places)
+
+
+def weight_bytes_by_rank(shares: Iterable[Share], spec: ModelSpec, degrees: Degrees) -> tuple[int, ...]:
+    """Bytes of tensors in each rank's file, summed over the places that its stage holds."""
+    everywhere = [0] * degrees.pp
+    owned = [[0] * degrees.ep for _ in range(degrees.pp)]
+    for share in shares:
+        for stage in partition_at(share.place, spec, degrees).stages:
+            everywhere[stage] += share.everywhere
+            for owner, size in enumerate(share.by_owner):
+                owned[stage][owner] += size
+    ranks = (coordinates_of(rank, degrees) for rank in range(degrees.world))
+    return tuple(everywhere[at.pp] + owned[at.pp][at.ep] for at in ranks)

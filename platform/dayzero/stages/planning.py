@@ -10,12 +10,14 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
 from dayzero.stages.layout import (
+    Share,
     TensorGroup,
     UncuttableError,
     group_tensors,
     layout_findings,
     stage_layers,
     weight_bytes_by_rank,
+    weight_shares,
 )
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.memory import ASSUMPTIONS, budgets_of
@@ -120,6 +122,7 @@ class _Judge:
         groups: tuple[TensorGroup, ...] | None,
     ) -> None:
         self.spec, self.profile, self.workload, self.groups = spec, profile, workload, groups
+        self._known: dict[tuple[int, int], tuple[Share, ...]] = {}
         stated = int(profile.memory_bytes.value) if profile.memory_bytes is not None else None
         self.limit_bytes = limit_bytes if limit_bytes is not None else stated
 
@@ -130,7 +133,7 @@ class _Judge:
         if self.groups is None:
             return (Rejection(degrees, "weights", "the bytes of the weights are not known: no headers, no structure", {}),)
         try:
-            weights = weight_bytes_by_rank(self.groups, self.spec, degrees)
+            weights = weight_bytes_by_rank(self._shares(self.groups, degrees), self.spec, degrees)
         except UncuttableError as error:
             return (Rejection(degrees, error.family, error.reason, error.numbers),)
         budgets = budgets_of(self.spec, degrees, weights, self.workload, self.limit_of(degrees))
@@ -140,6 +143,12 @@ class _Judge:
         estimates, binds = estimates_of(self.spec, self.profile, self.workload, degrees, weights)
         stages = stage_layers(len(self.spec.layers), degrees.pp) if self.spec.layers else ()
         return ParallelPlan(degrees, budgets, stages, estimates, binds, ())
+
+    def _shares(self, groups: tuple[TensorGroup, ...], degrees: Degrees) -> tuple[Share, ...]:
+        key = (degrees.tp, degrees.ep)
+        if key not in self._known:
+            self._known[key] = weight_shares(groups, self.spec, degrees)
+        return self._known[key]
 
     def limit_of(self, degrees: Degrees) -> int | None:
         """The memory that one rank may take."""

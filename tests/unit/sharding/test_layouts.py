@@ -23,6 +23,7 @@ from dayzero.stages.layout import (
     shard_header,
     stage_layers,
     weight_bytes_by_rank,
+    weight_shares,
 )
 from dayzero.stages.layout_constraints import violations
 
@@ -67,7 +68,8 @@ def test_planned_bytes_are_the_files_bytes(config: dict, degrees: Degrees) -> No
     spec, index = spec_for(config), index_for(config)
     if violations(spec, degrees):
         return
-    planned = weight_bytes_by_rank(group_tensors(spec, index), spec, degrees)
+    shares = weight_shares(group_tensors(spec, index), spec, degrees)
+    planned = weight_bytes_by_rank(shares, spec, degrees)
     manifest = lay_out("c", spec, index, degrees)
     assert planned == tuple(manifest.rank_weight_bytes(rank) for rank in range(degrees.world))
 
