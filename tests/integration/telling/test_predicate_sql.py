@@ -31,12 +31,14 @@ ROWS_TABLE = Table(
 
 
 @pytest.fixture(scope="module")
-def connection(database_url: str) -> Iterator[Connection]:
-    engine = create_engine(database_url)
+def connection(postgres_server: str) -> Iterator[Connection]:
+    engine = create_engine(postgres_server)
     with engine.connect() as opened:
         ROWS_TABLE.metadata.create_all(opened)
         opened.commit()
         yield opened
+        ROWS_TABLE.metadata.drop_all(opened)
+        opened.commit()
     engine.dispose()
 
 

@@ -1,0 +1,100 @@
+"""The compatibility list over HTTP: JSON for programs, and plain pages for people."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Protocol
+
+from fastapi import APIRouter, Query
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from dayzero.domain.canonical import Json, plain
+from dayzero.domain.columns import COMPATIBILITY_COLUMNS
+from dayzero.errors import BadInputError, NotFoundError
+from dayzero.ports.catalog import CompatibilityList
+from dayzero.web.pages import entry_page, list_page
+
+SCHEMA = "dayzero.compat/1"
+PAGE_HEADERS = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+"""Nothing is loaded, nothing is run, nothing is sent elsewhere."""
+
+MAX_PAGE_ROWS = 1000
+
+Filter = Annotated[str, Query(max_length=8000, description="A predicate over the columns of the list.")]
+Limit = Annotated[int, Query(ge=1, le=100_000)]
+
+
+class Listing(Protocol):
+    """What these pages need of the control plane."""
+
+    @property
+    def compatibility(self) -> CompatibilityList:
+        """Entries as people ask for them."""
+        ...
+
+
+def router(plane: Listing) -> APIRouter:
+    """`/v1/compat`, `/v1/compat/rollup`, `/v1/compat/{id}` as JSON; `/` and `/compat/{id}` as pages without JavaScript."""
+    routes = APIRouter()
+
+    @routes.get("/v1/compat")
+    def entries(filter: Filter = "", limit: Limit = 1000) -> JSONResponse:
+        rows = plane.compatibility.current(filter, limit=limit)
+        return JSONResponse({"schema": SCHEMA, "filter": filter, "entries": [plain(row) for row in rows]})
+
+    @routes.get("/v1/compat/rollup")
+    def rollup() -> JSONResponse:
+        return JSONResponse({"schema": SCHEMA, "rollup": [plain(row) for row in plane.compatibility.rollup()]})
+
+    @routes.get("/v1/compat/{entry_id}")
+    def entry(entry_id: str) -> JSONResponse:
+        row, document = _entry(plane.compatibility, entry_id)
+        return JSONResponse({"schema": SCHEMA, "entries": [row], "entry": document})
+
+    @routes.get("/")
+    def page(filter: Filter = "") -> HTMLResponse:
+        return _list(plane.compatibility, filter)
+
+    @routes.get("/compat/{entry_id}")
+    def one(entry_id: str) -> HTMLResponse:
+        try:
+            row, _ = _entry(plane.compatibility, entry_id)
+            found = plane.compatibility.entry(entry_id)
+        except BadInputError as error:
+            return HTMLResponse(entry_page(None, None, str(error)), _status(error), PAGE_HEADERS)
+        return HTMLResponse(entry_page(row, found, None), headers=PAGE_HEADERS)
+
+    return routes
+
+
+def _entry(entries: CompatibilityList, entry_id: str) -> tuple[Json, Json]:
+    """The row and the document of one version of an entry; NotFoundError."""
+    found = entries.entry(entry_id)
+    for row in entries.history(found.key.model, found.key.platform):
+        if str(row["entry_id"]).startswith(entry_id):
+            return plain(row), plain(found)
+    raise NotFoundError(f"entry {entry_id} is in no version of the list.")
+
+
+def _list(entries: CompatibilityList, filter: str) -> HTMLResponse:
+    try:
+        rows = entries.current(filter, limit=MAX_PAGE_ROWS)
+    except BadInputError as error:
+        return HTMLResponse(list_page([], filter, _columns(), str(error)), _status(error), PAGE_HEADERS)
+    return HTMLResponse(list_page(_best_first(rows, entries.rollup()), filter, _columns(), None), headers=PAGE_HEADERS)
+
+
+def _best_first(rows: Sequence[Mapping[str, object]], rollup: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """The rows by model and platform, the one that the roll-up takes first."""
+    best = {row["best_entry_id"] for row in rollup}
+    return sorted(rows, key=lambda row: (str(row["model"]), str(row["platform"]), row["entry_id"] not in best))
+
+
+def _columns() -> tuple[tuple[str, str], ...]:
+    return tuple((column.name, column.meaning) for column in COMPATIBILITY_COLUMNS)
+
+
+def _status(error: BadInputError) -> int:
+    return 404 if isinstance(error, NotFoundError) else 422
