@@ -4,7 +4,9 @@ Load it with `pytest_plugins = ["postgres_fixtures"]`.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import psycopg
@@ -19,9 +21,9 @@ _TEMPLATE = "migrated_template"
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The URL of a server that lives as long as the session, with a migrated template database."""
-    with embedded.running(tmp_path_factory.mktemp("postgres") / "data") as url:
+    with _folder() as folder, embedded.running(folder / "data") as url:
         for statement in ("ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()", f"CREATE DATABASE {_TEMPLATE}"):
             _run(url, statement)
         migrate.upgrade(_database(url, _TEMPLATE))
@@ -55,9 +57,19 @@ def engine(database_url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
-    """A data folder that nothing is in yet."""
-    return tmp_path / "data"
+def data_dir() -> Iterator[Path]:
+    """A data folder that nothing is in yet; a server that a test left running there is stopped."""
+    with _folder() as folder:
+        yield folder / "data"
+        embedded.stop(folder / "data", force=True)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder that pytest leaves alone: at its start, every pytest session closes all of the user's tmp_paths to other
+    accounts, and the server of a session that runs beside it has one."""
+    with TemporaryDirectory(prefix="dayzero-") as name:
+        yield Path(name)
 
 
 def _database(url: str, name: str) -> str:
