@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from hub_counter import CountingHub
 from hub_models import REPO, Published, fill, repo_files
 

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hub_counter import CountingHub
-from hub_models import REPO, Published, fill, repo_files
 from huggingface_hub import HfApi, hf_hub_download, snapshot_download
 from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+
+from hub_counter import CountingHub
+from hub_models import REPO, Published, fill, repo_files
 
 pytestmark = pytest.mark.hub
 

@@ -8,11 +8,10 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
 from huggingface_hub import hf_hub_url
-from tenacity import RetryCallState
 
 from dayzero.adapters.hubs.downloading import PartialFile, check_content, partial_file
 from dayzero.adapters.hubs.names import inside, safe_path, safe_repo_id
-from dayzero.adapters.hubs.requests import HubAccess, answer_of, small_answer, with_retries
+from dayzero.adapters.hubs.requests import HubAccess, Patience, answer_of, small_answer, with_retries
 from dayzero.adapters.hubs.wire import SentModel, parse_listing, parse_model
 from dayzero.domain.release import HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
@@ -27,7 +26,6 @@ _LARGEST_INDEX_BYTES = 64 << 20
 _REREAD_BYTES = 16 << 20
 """A hub that ignores ranges is read from the start up to here; beyond, the range is refused."""
 
-_PROGRESS_BYTES = 1 << 20
 _FIELDS = ["sha", "lastModified", "pipeline_tag", "gated", "createdAt"]
 
 log = logging.getLogger(__name__)
@@ -36,13 +34,15 @@ log = logging.getLogger(__name__)
 class HuggingFaceHub:
     """A hub by its endpoint. Only the given token is sent (never one that lies about in the user's home)."""
 
-    def __init__(self, endpoint: str, token: str | None = None, *, timeout_s: float = 30.0, retries: int = 4) -> None:
+    def __init__(
+        self, endpoint: str, token: str | None = None, *, timeout_s: float = 30.0, retries: int = 4, first_wait_s: float = 0.5
+    ) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
             raise BadInputError(
                 f"{endpoint!r} is no address of a hub.", remedy="Write an http(s) URL, as https://huggingface.co."
             )
         self.endpoint = endpoint.rstrip("/")
-        self._access = HubAccess(self.endpoint, token, timeout_s, retries)
+        self._access = HubAccess(self.endpoint, token, timeout_s, retries, first_wait_s)
 
     def list_repos(
         self, *, author: str | None, task: str | None, since: datetime | None, limit: int | None
@@ -122,9 +122,8 @@ class HuggingFaceHub:
                 if progress:
                     progress(file.size_bytes, file.size_bytes)
                 return target
-            with_retries(
-                self._access, lambda: self._fill(release, file, partial, progress), _Stalled(self._access.retries, partial)
-            )
+            patience = Patience(self._access, lambda: partial.done_bytes)
+            with_retries(self._access, lambda: self._fill(release, file, partial, progress), patience)
             return partial.finish()
 
     def _url(self, repo_id: str, revision: str, path: str) -> str:
@@ -192,21 +191,6 @@ class HuggingFaceHub:
                 f"{self.endpoint} sent {partial.done_bytes} of {file.size_bytes} bytes of {whose} and ended there.",
                 remedy="What came is kept, and the rest is asked for; try again later.",
             )
-
-
-class _Stalled:
-    """Stops after the allowed number of retries in a row without progress."""
-
-    def __init__(self, retries: int, partial: PartialFile) -> None:
-        self._retries, self._partial = retries, partial
-        self._begun_at = partial.done_bytes
-        self._vain = 0
-
-    def __call__(self, state: RetryCallState) -> bool:
-        if self._partial.done_bytes - self._begun_at >= _PROGRESS_BYTES:
-            self._begun_at, self._vain = self._partial.done_bytes, 0
-        self._vain += 1
-        return self._vain > self._retries
 
 
 def _file_in(release: Release, path: str) -> RepoFile:

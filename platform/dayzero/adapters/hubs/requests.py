@@ -11,11 +11,11 @@ import httpx2
 from huggingface_hub import get_session
 from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # re-exported without saying so
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, NotFoundError, UnavailableError
 
-_FIRST_WAIT_S = 0.5
+_PROGRESS_BYTES = 1 << 20
 _LONGEST_WAIT_S = 60.0
 """A hub that asks for a longer wait is given up for now; the error carries the wait."""
 
@@ -33,6 +33,7 @@ class HubAccess:
     token: str | None
     timeout_s: float
     retries: int
+    first_wait_s: float = 0.5
 
     def headers(self) -> dict[str, str]:
         """Headers of every request; bodies come as they are, so that sizes and digests hold."""
@@ -40,32 +41,40 @@ class HubAccess:
         return {**build_hf_headers(token=token, library_name="dayzero"), "Accept-Encoding": "identity"}
 
 
-def with_retries(access: HubAccess, ask: Callable[[], Answer], stop: Callable[[RetryCallState], bool] | None = None) -> Answer:
-    """Ask, and ask again while the hub is unavailable; `stop` says when to give up (None: after the allowed retries)."""
+class Patience:
+    """How long to go on asking: `retries` failures in a row, counted anew after each MiB of progress (`done_bytes` tells)."""
+
+    def __init__(self, access: HubAccess, done_bytes: Callable[[], int] = lambda: 0) -> None:
+        self._access, self._done_bytes = access, done_bytes
+        self._counted_from = done_bytes()
+        self._failures = 0
+
+    def wait_s(self, state: RetryCallState) -> float:
+        """Count a failure; the wait that the hub asked for, else twice the last. A wait that is too long ends the asking."""
+        if self._done_bytes() - self._counted_from >= _PROGRESS_BYTES:
+            self._counted_from, self._failures = self._done_bytes(), 0
+        self._failures += 1
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after_s if isinstance(error, DayzeroError) else None
+        if asked is None:
+            return min(self._access.first_wait_s * 2.0 ** min(self._failures - 1, 30), _LONGEST_WAIT_S)
+        if asked > _LONGEST_WAIT_S:
+            assert error is not None
+            raise error
+        return asked
+
+    def is_over(self, _: RetryCallState) -> bool:
+        """Whether to give up. tenacity asks after wait_s."""
+        return self._failures > self._access.retries
+
+
+def with_retries(access: HubAccess, ask: Callable[[], Answer], patience: Patience | None = None) -> Answer:
+    """Ask, and ask again while the hub is unavailable, as long as patience lasts (None: the allowed retries)."""
+    patience = patience or Patience(access)
     retrying = Retrying(
-        retry=retry_if_exception_type(UnavailableError),
-        stop=stop or stop_after_attempt(access.retries + 1),
-        wait=_wait_s,
-        sleep=_sleep,
-        reraise=True,
+        retry=retry_if_exception_type(UnavailableError), stop=patience.is_over, wait=patience.wait_s, reraise=True
     )
     return retrying(ask)
-
-
-def _wait_s(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after_s if isinstance(error, DayzeroError) else None
-    backoff = min(_FIRST_WAIT_S * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT_S)
-    if asked is None:
-        return backoff
-    if asked > _LONGEST_WAIT_S:
-        assert error is not None
-        raise error
-    return asked
-
-
-def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
 
 
 @contextmanager
