@@ -1,0 +1,1 @@
+"""Runners: observations in isolated child processes. Only child processes import torch."""

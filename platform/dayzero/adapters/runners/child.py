@@ -1,0 +1,85 @@
+"""The child process: one request in, one noun of domain/observations out.
+
+    python -m dayzero.adapters.runners.child REQUEST.json DOCUMENT.json PARENT_PID open|closed
+
+OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, GENERATION
+GenerationObserved. A refusal or failure leaves one sentence in reason.txt beside the document.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from dayzero.adapters.runners import containment
+from dayzero.codec import dump, load
+from dayzero.domain.runs import Observation, RunRequest
+from dayzero.errors import BadInputError, DayzeroError
+
+REFUSED_CODE, CRASHED_CODE, MEMORY_CODE = 3, 1, 5
+
+
+def observe(request: RunRequest) -> object:
+    """The observation's noun; imports what only this observation needs."""
+    match request.observation:
+        case Observation.OPERATORS:
+            from dayzero.adapters.runners.observe_operators import observe_operators
+
+            return observe_operators(request)
+        case Observation.LAYERS:
+            from dayzero.adapters.runners.observe_layers import observe_layers
+
+            return observe_layers(request)
+        case Observation.PERPLEXITY:
+            from dayzero.adapters.runners.observe_perplexity import observe_perplexity
+
+            return observe_perplexity(request)
+        case Observation.PARALLEL:
+            from dayzero.adapters.runners.observe_parallel import observe_parallel
+
+            return observe_parallel(request)
+        case Observation.GENERATION:
+            from dayzero.adapters.runners.observe_generation import observe_generation
+
+            return observe_generation(request)
+        case _:
+            raise BadInputError(f"this runner does not observe {request.observation.value}.", remedy="Ask the right one.")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the request; the exit code says how it ended."""
+    request_path, document_path, parent, network = arguments
+    containment.die_with_parent(int(parent))
+    reason = Path("reason.txt")
+    if network == "closed":
+        still_open = containment.close_network()
+        print(f"network: {still_open or 'closed'}", flush=True)
+        if still_open:
+            reason.write_text(f"the network stayed open: {still_open}")
+    try:
+        document = dump(observe(load(RunRequest, Path(request_path).read_bytes())))
+        partial = Path(f"{document_path}.part")
+        partial.write_bytes(document)
+        partial.rename(document_path)
+    except DayzeroError as error:
+        reason.write_text(str(error))
+        traceback.print_exc()
+        return REFUSED_CODE
+    except MemoryError:
+        reason.write_text("python could not allocate memory")
+        traceback.print_exc()
+        return MEMORY_CODE
+    except Exception as error:  # noqa: BLE001 - the boundary: whatever a model's code raises becomes an outcome
+        reason.write_text(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}")
+        traceback.print_exc()
+        return CRASHED_CODE
+    return 0
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.environ.get("COVERAGE_PROCESS_CONFIG") or os.environ.get("COVERAGE_PROCESS_START"):
+        sys.exit(code)
+    os._exit(code)

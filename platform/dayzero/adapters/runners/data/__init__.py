@@ -1,0 +1,1 @@
+"""Packaged data for observations: a short public-domain text."""

@@ -1,0 +1,67 @@
+"""Error figures of tensors. Shapes: any, rows along all but the last dimension; figures are computed in float64."""
+
+import math
+
+import torch
+
+from dayzero.domain.observations import TensorError
+
+ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24, torch.float64: 2.0**-53}
+"""Unit roundoff: the largest relative error of correct rounding (IEEE 754; bfloat16 has 8 significant bits)."""
+WITHIN = 1e-3
+"""Elements count as right within this share of max(|reference|, rms) (design, single operators)."""
+
+
+def finite(value: float) -> float | None:
+    """The number, or None where it is NaN or infinite."""
+    return value if math.isfinite(value) else None
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """bfloat16 for torch.bfloat16."""
+    return str(dtype).removeprefix("torch.")
+
+
+def rows(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as float64 rows [rows, last dimension]."""
+    wide = tensor.detach().to(torch.float64)
+    return wide.reshape(-1, wide.shape[-1]) if wide.dim() > 1 else wide.reshape(1, -1)
+
+
+def tensor_error(actual: torch.Tensor, reference: torch.Tensor, keep: torch.Tensor | None = None) -> TensorError:
+    """Figures of `actual` against `reference`, over the rows that `keep` [rows] marks (None: all)."""
+    if actual.shape != reference.shape:
+        raise ValueError(f"shapes {tuple(actual.shape)} and {tuple(reference.shape)} cannot be compared")
+    left, right = rows(actual), rows(reference)
+    if keep is not None:
+        left, right = left[keep], right[keep]
+    known = torch.isfinite(right)
+    nonfinite = int((known & ~torch.isfinite(left)).sum())
+    usable = known & torch.isfinite(left)
+    left, right = torch.where(usable, left, 0.0), torch.where(usable, right, 0.0)
+    if left.numel() == 0:
+        return TensorError(0, None, None, None, nonfinite)
+    error = left - right
+    scale = right.pow(2).mean(-1).sqrt()
+    relative = error.pow(2).mean(-1).sqrt() / scale.clamp_min(torch.finfo(torch.float64).tiny)
+    relative = torch.where(scale > 0, relative, torch.where(error.abs().amax(-1) > 0, math.inf, 0.0))
+    norms = left.norm(dim=-1) * right.norm(dim=-1)
+    cosines = torch.where(norms > 0, (left * right).sum(-1) / norms.clamp_min(torch.finfo(torch.float64).tiny), 1.0)
+    return TensorError(
+        int(usable.sum()),
+        finite(float(relative.mean())),
+        finite(float(error.abs().max())),
+        finite(float(cosines.min())),
+        nonfinite,
+    )
+
+
+def share_within(actual: torch.Tensor, reference: torch.Tensor) -> float:
+    """Share of elements within 1e-3 of the reference, beyond the rounding that the actual dtype cannot avoid."""
+    left, right = actual.detach().to(torch.float64), reference.detach().to(torch.float64)
+    both = torch.isfinite(left) & torch.isfinite(right)
+    same = (left == right) | (torch.isnan(left) & torch.isnan(right))
+    scale = right[torch.isfinite(right)].pow(2).mean().sqrt() if torch.isfinite(right).any() else torch.tensor(0.0)
+    allowed = WITHIN * torch.maximum(right.abs(), scale) + ROUNDING.get(actual.dtype, 0.0) * right.abs()
+    good = same | (both & ((left - right).abs() <= allowed))
+    return float(good.to(torch.float64).mean()) if good.numel() else 1.0

@@ -1,0 +1,220 @@
+"""The runner: each observation in its own process group, with limits and a scrubbed environment.
+
+    runner = SubprocessRunner(work_dir)
+    request = RunRequest(Observation.LAYERS, "cpu", model_dir=str(folder), options={"tokens": 128, "compile": True})
+    limits = RunLimits(timeout_s=600, memory_bytes=8 << 30)
+    outcome = runner.run(request, limits)
+    judged = judging.judge(request, outcome, codec.load, limits, evidence=())
+
+Options by observation (all optional): `tokens` (length of the input), `compile` (default true), `new_tokens`, `prompt`;
+for PARALLEL `shards_dir` and `degrees` of the request. `child.py` names what writes which noun of domain/observations.
+"""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import dayzero
+from dayzero.adapters.runners.process_memory import group_resident_bytes
+from dayzero.codec import dump
+from dayzero.domain.platforms import Stack
+from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
+
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CXX", "CC", "LD_LIBRARY_PATH",
+             "VIRTUAL_ENV", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")  # fmt: skip
+"""Variables that a child may see; everything else (tokens, database addresses, proxies) stays outside."""
+STACK_PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy")
+POLL_S = 0.05
+DOCUMENT_LIMIT_BYTES = 64 << 20
+LOG_TAIL_BYTES = 6000
+REFUSED_CODE, MEMORY_CODE = 3, 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How the child went: exit code (negative: signal), the runner's own reason for killing it, peak memory, time."""
+
+    code: int
+    killed_for: RunEnd | None
+    peak_bytes: int | None
+    wall_s: float
+
+
+class SubprocessRunner:
+    """Runs observations in child processes of this host.
+
+    `work_dir` takes each run's folder (removed afterwards) and the compiler's cache. The memory limit is held by polling
+    the resident memory of the whole group, not by RLIMIT_AS: torch reserves address space that it never touches.
+    """
+
+    def __init__(self, work_dir: Path, python: str = sys.executable, platform_slug: str = "cpu") -> None:
+        self._work_dir = work_dir
+        self._python = python
+        self._platform = platform_slug
+
+    def stack(self) -> Stack:
+        """Versions by package metadata, the machine, and the C++ compiler; torch is not imported."""
+        components = {"python": platform.python_version(), "machine": platform.machine()}
+        for package in STACK_PACKAGES:
+            try:
+                components[package] = version(package)
+            except PackageNotFoundError:
+                continue
+        components["cpu"] = _vector_width()
+        compiler = _compiler()
+        if compiler:
+            components["cxx"] = compiler
+        return Stack(self._platform, components)
+
+    def run(self, request: RunRequest, limits: RunLimits) -> RunOutcome:
+        """Run one observation; whatever the child does comes back as an outcome."""
+        self._work_dir.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=self._work_dir))
+        try:
+            (folder / "home").mkdir()
+            (folder / "request.json").write_bytes(dump(request))
+            ended = self._attend(folder, limits)
+            return _outcome(folder, ended, limits)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _attend(self, folder: Path, limits: RunLimits) -> _Ended:
+        command = [self._python, "-m", "dayzero.adapters.runners.child", "request.json", "document.json"]
+        command += [str(os.getpid()), "open" if limits.network else "closed"]
+        began = time.monotonic()
+        with (folder / "log.txt").open("wb") as log:
+            child = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=self._environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                killed_for, peak = _watch(child, limits, began)
+            finally:
+                _kill_group(child.pid)
+                code = child.wait()
+        return _Ended(code, killed_for, peak or None, time.monotonic() - began)
+
+    def _environment(self, folder: Path) -> dict[str, str]:
+        home = str(folder / "home")
+        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        environment |= {
+            "HOME": home, "TMPDIR": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1",
+            "TORCHINDUCTOR_CACHE_DIR": str((self._work_dir / "compiled").resolve()), "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_WAIT_POLICY": "PASSIVE",
+        }  # fmt: skip
+        root = Path(dayzero.__file__).resolve().parent.parent
+        if root.name not in {"site-packages", "dist-packages"}:
+            environment["PYTHONPATH"] = str(root)
+        return environment
+
+
+def _watch(child: "subprocess.Popen[bytes]", limits: RunLimits, began: float) -> tuple[RunEnd | None, int]:
+    peak = 0
+    while child.poll() is None:
+        resident = group_resident_bytes(child.pid)
+        peak = max(peak, resident)
+        if limits.memory_bytes is not None and resident > limits.memory_bytes:
+            return RunEnd.OUT_OF_MEMORY, peak
+        if time.monotonic() - began > limits.timeout_s:
+            return RunEnd.TIMED_OUT, peak
+        time.sleep(POLL_S)
+    return None, peak
+
+
+def _kill_group(group_id: int) -> None:
+    try:
+        os.killpg(group_id, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _outcome(folder: Path, ended: _Ended, limits: RunLimits) -> RunOutcome:
+    end, reason = _end(folder, ended, limits)
+    document = b""
+    if end is RunEnd.COMPLETED:
+        document, problem = _document(folder / "document.json")
+        if problem:
+            end, reason = RunEnd.CRASHED, problem
+    return RunOutcome(end, document, reason, _tail(folder / "log.txt"), ended.wall_s, ended.peak_bytes)
+
+
+def _end(folder: Path, ended: _Ended, limits: RunLimits) -> tuple[RunEnd, str]:
+    if ended.killed_for is RunEnd.TIMED_OUT:
+        return RunEnd.TIMED_OUT, f"stopped after its limit of {limits.timeout_s:g} s"
+    if ended.killed_for is RunEnd.OUT_OF_MEMORY:
+        return RunEnd.OUT_OF_MEMORY, f"used {ended.peak_bytes} bytes of memory, limit {limits.memory_bytes}"
+    said = _read_text(folder / "reason.txt")
+    if ended.code == 0:
+        return RunEnd.COMPLETED, said
+    if ended.code == REFUSED_CODE:
+        return RunEnd.REFUSED, said or "the child refused and did not say why"
+    if ended.code == MEMORY_CODE:
+        return RunEnd.OUT_OF_MEMORY, said or "the child ran out of memory"
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
+        hint = "; the kernel may have run out of memory" if -ended.code == signal.SIGKILL else ""
+        return RunEnd.CRASHED, f"the child was ended by {name}{hint}"
+    return RunEnd.CRASHED, said or f"the child ended with code {ended.code}"
+
+
+def _document(path: Path) -> tuple[bytes, str | None]:
+    try:
+        size = path.stat().st_size
+        if size > DOCUMENT_LIMIT_BYTES:
+            return b"", f"the child wrote {size} bytes, limit {DOCUMENT_LIMIT_BYTES}"
+        return path.read_bytes(), None
+    except OSError as error:
+        return b"", f"the child ended well but left no document ({error.strerror})"
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(4000).decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _vector_width() -> str:
+    """The widest vector extensions that change which kernels torch picks."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return "unknown"
+    flags = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), "").split()
+    wanted = ("amx_bf16", "avx512_bf16", "avx512_vnni", "avx512f", "avx2", "fma", "sve", "bf16", "asimd")
+    return " ".join(flag for flag in wanted if flag in flags) or "baseline"
+
+
+def _compiler() -> str | None:
+    """The C++ compiler's first line, or None."""
+    for name in filter(None, (os.environ.get("CXX"), "g++", "clang++")):
+        found = shutil.which(name)
+        if found is None:
+            continue
+        said = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=20, check=False).stdout
+        return said.splitlines()[0] if said else found
+    return None

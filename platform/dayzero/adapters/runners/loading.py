@@ -1,0 +1,181 @@
+"""Checkpoints into modules, texts into token ids. Nothing here reaches for the network or runs repository code."""
+
+import copy
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from dayzero.domain.runs import RunRequest
+from dayzero.errors import BadInputError, BlockedError
+from dayzero.registry import operator_plugin, parse_plugin_setting
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenInput:
+    """Token ids [1, tokens] and where they come from, in words."""
+
+    ids: torch.Tensor
+    source: str
+
+
+def option_int(request: RunRequest, name: str, default: int, least: int = 1) -> int:
+    """An integer option; BadInputError when it is none or too small."""
+    value = request.options.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise BadInputError(f"option {name}={value!r} is not an integer of at least {least}.", remedy="Correct the option.")
+    return value
+
+
+def model_folder(request: RunRequest) -> Path:
+    """The request's checkpoint folder; BadInputError when it has none or no config.json."""
+    if request.model_dir is None:
+        raise BadInputError("the request names no model folder.", remedy="Give model_dir.")
+    folder = Path(request.model_dir)
+    if not (folder / "config.json").is_file():
+        raise BadInputError(f"{folder} has no config.json.", remedy="Fetch the model first.")
+    return folder
+
+
+def read_config(folder: Path) -> Any:
+    """The library's configuration; BlockedError for an architecture that it does not know."""
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (ValueError, KeyError, TypeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise BlockedError(
+            f"no reference: the modelling library cannot read {folder.name}'s configuration ({first}).",
+            remedy="Install a release of transformers that knows this architecture.",
+        ) from error
+
+
+def native_dtype(config: Any, wanted: str | None) -> torch.dtype:
+    """The dtype asked for, else the configuration's; BadInputError when neither is usable."""
+    text = getattr(config, "get_text_config", lambda: config)()
+    named = wanted or getattr(config, "dtype", None) or getattr(text, "dtype", None)
+    name = str(named).removeprefix("torch.")
+    if name not in DTYPES:
+        raise BadInputError(f"native dtype {name} is not one of {', '.join(DTYPES)}.", remedy="Name one with dtype.")
+    return DTYPES[name]
+
+
+def load_model(folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager") -> Any:
+    """The checkpoint as a module in eval mode, on the CPU, with the named implementations where the model has them."""
+    config = read_config(folder)
+    kwargs: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False, "config": config}
+    model = None
+    for chosen in (
+        {"attn_implementation": attention, "experts_implementation": experts},
+        {"attn_implementation": attention},
+        {},
+    ):
+        try:
+            model = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, **kwargs, **chosen)
+            break
+        except (ValueError, TypeError) as error:
+            if not chosen:
+                raise
+            print(f"loading with {chosen}: {str(error).splitlines()[0]}")
+    assert model is not None
+    missing = [name for name, tensor in model.named_parameters() if tensor.is_meta]
+    if missing:
+        raise BadInputError(f"the checkpoint lacks {missing[0]} and {len(missing) - 1} more tensors.", remedy="Fetch it anew.")
+    return model.eval().requires_grad_(False)
+
+
+def shadow(module: Any) -> Any:
+    """A copy of the module tree that shares parameters and buffers: it can be patched without touching the original."""
+    memo = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, memo)
+
+
+def tokenizer_of(folder: Path) -> Any | None:
+    """The checkpoint's tokenizer, or None when it has none."""
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (ValueError, OSError, KeyError) as error:
+        print(f"tokenizer: {error}")
+        return None
+
+
+def packaged_text() -> tuple[str, str]:
+    """Name and text of the short public-domain text (the opening of Alice's Adventures in Wonderland, 1865)."""
+    return "alice.txt", files("dayzero.adapters.runners.data").joinpath("alice.txt").read_text(encoding="utf-8")
+
+
+def text_tokens(folder: Path, config: Any, text: str, limit: int) -> TokenInput:
+    """The text's first tokens; without a tokenizer its bytes modulo the vocabulary, which is said."""
+    vocabulary = int(getattr(config.get_text_config(), "vocab_size", 0) or 0)
+    tokenizer = tokenizer_of(folder)
+    if tokenizer is not None:
+        ids = tokenizer(text, add_special_tokens=True)["input_ids"][:limit]
+        source = f"{type(tokenizer).__name__} of the checkpoint"
+    else:
+        ids = [byte % max(vocabulary, 1) for byte in text.encode()][:limit]
+        source = "bytes of the text modulo the vocabulary: the checkpoint has no tokenizer"
+    if len(ids) < 2 or vocabulary < 2 or max(ids) >= vocabulary:
+        raise BadInputError(
+            f"{len(ids)} token ids up to {max(ids, default=0)} do not fit a vocabulary of {vocabulary}.",
+            remedy="The tokenizer and config.json do not belong together; fetch the model anew.",
+        )
+    return TokenInput(torch.tensor([ids]), source)
+
+
+def decoder_layers(model: Any) -> tuple[str, Any]:
+    """Path and ModuleList of the decoder's layers; BlockedError when the model keeps them in no list."""
+    wanted = getattr(model.config.get_text_config(), "num_hidden_layers", None)
+    for name, module in model.named_modules():
+        if (
+            isinstance(module, torch.nn.ModuleList)
+            and len(module) == wanted
+            and name.split(".")[-1] in ("layers", "h", "blocks")
+        ):
+            return name, module
+    raise BlockedError("no list of decoder layers was found in the model.", remedy="This architecture needs its own recipe.")
+
+
+@contextmanager
+def plugins_installed(model: Any, request: RunRequest) -> Iterator[Mapping[str, str]]:
+    """The request's operator plugins put into the model; yields replacement → operator whose place it takes."""
+    with ExitStack() as stack:
+        replaced: dict[str, str] = {}
+        for text in request.custom_operators:
+            setting = parse_plugin_setting(text)
+            plugin = operator_plugin(setting.name)
+            if plugin.platforms and request.platform not in plugin.platforms:
+                raise BadInputError(
+                    f"operator plugin {plugin.name} is for {', '.join(plugin.platforms)}, not {request.platform}.",
+                    remedy="Switch it off for this platform.",
+                )
+            stack.enter_context(plugin.install(model, setting.options))
+            replaced[plugin.replacement] = plugin.operator
+        yield replaced
+
+
+def quiet() -> None:
+    """Keep library chatter out of the log: what remains there is ours."""
+    warnings.filterwarnings("ignore")
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    torch.manual_seed(0)
+
+
+def config_json(folder: Path) -> Mapping[str, object]:
+    """The raw configuration."""
+    raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(raw, dict):
+        raise BadInputError(f"{folder}/config.json is no JSON object.", remedy="Fetch the model anew.")
+    return raw

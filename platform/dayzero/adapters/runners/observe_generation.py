@@ -1,0 +1,173 @@
+"""GENERATION: text in, text out, greedily, with a cache, timed; then the references judge the tokens teacher-forced."""
+
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.figures import dtype_name, finite
+from dayzero.adapters.runners.observe_perplexity import final_norm
+from dayzero.adapters.runners.process_memory import own_peak_bytes
+from dayzero.adapters.runners.three_ways import layer_calls, make_target, path_of, reference_dtype, run_wide, widened
+from dayzero.domain.observations import GenerationObserved
+from dayzero.domain.runs import RunRequest
+
+PROMPT = "What is the capital of France?"
+NEW_TOKENS = 24
+
+
+def observe_generation(request: RunRequest) -> GenerationObserved:
+    """The target decodes step by step with its cache; the references see the whole text at once, without one."""
+    began = time.monotonic()
+    loading.quiet()
+    folder = loading.model_folder(request)
+    config = loading.read_config(folder)
+    dtype = loading.native_dtype(config, request.dtype)
+    prompt = str(request.options.get("prompt", PROMPT))
+    tokenizer = loading.tokenizer_of(folder)
+    ids, source = _prompt_ids(folder, config, tokenizer, prompt)
+    loading_began = time.monotonic()
+    native = loading.load_model(folder, dtype)
+    load_s = time.monotonic() - loading_began
+    patched = make_target(native)
+    with loading.plugins_installed(patched, request):
+        steps = _decode(patched, ids, loading.option_int(request, "new_tokens", NEW_TOKENS), _ends(native))
+    peak = own_peak_bytes()
+    parted = _compare(native, ids, steps.tokens, dtype)
+    tpot = statistics.median(steps.step_s) if steps.step_s else None
+    total = steps.ttft_s + sum(steps.step_s)
+    return GenerationObserved(
+        prompt,
+        _text(tokenizer, steps.tokens),
+        source,
+        ids.shape[1],
+        len(steps.tokens),
+        steps.stopped,
+        steps.nonfinite,
+        dtype_name(dtype),
+        f"eager, cached decoding, {path_of(patched)}",
+        load_s,
+        steps.ttft_s,
+        tpot,
+        len(steps.tokens) / total if total > 0 else None,
+        peak,
+        parted.position,
+        None if parted.reference is None else _text(tokenizer, [parted.reference]),
+        None if parted.position is None else _text(tokenizer, [steps.tokens[parted.position]]),
+        parted.margin,
+        parted.noise,
+        _text(tokenizer, parted.tokens),
+        f"eager, whole text at once, {path_of(native)}",
+        request.custom_operators,
+        time.monotonic() - began,
+    )
+
+
+def _prompt_ids(folder: Any, config: Any, tokenizer: Any, prompt: str) -> tuple[torch.Tensor, str]:
+    """The prompt as the checkpoint's chat template writes it, else as plain text, else as bytes."""
+    if tokenizer is None or not getattr(tokenizer, "chat_template", None):
+        given = loading.text_tokens(folder, config, prompt, 512)
+        return given.ids, given.source
+    text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True)
+    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+    return ids, f"{type(tokenizer).__name__} and chat template of the checkpoint"
+
+
+def _ends(model: Any) -> set[int]:
+    ends = model.generation_config.eos_token_id
+    return set(ends if isinstance(ends, list) else [] if ends is None else [ends])
+
+
+def _text(tokenizer: Any, tokens: list[int]) -> str:
+    if tokenizer is None:
+        return " ".join(map(str, tokens))
+    return str(tokenizer.decode(tokens, skip_special_tokens=False))
+
+
+class _Steps:
+    """Tokens with their times."""
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.step_s: list[float] = []
+        self.ttft_s = 0.0
+        self.nonfinite = 0
+        self.stopped = False
+
+
+def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _Steps:
+    """Greedy decoding; an end token ends it and is no part of the tokens."""
+    steps, given, cache = _Steps(), ids, {}
+    with torch.no_grad():
+        model(ids[:, :1], use_cache=True)
+        for step in range(new_tokens):
+            began = time.monotonic()
+            out = model(given, use_cache=True, **cache)
+            last = out.logits[0, -1]
+            token = int(last.argmax())
+            spent = time.monotonic() - began
+            steps.nonfinite += int((~torch.isfinite(last)).sum())
+            if step == 0:
+                steps.ttft_s = spent
+            else:
+                steps.step_s.append(spent)
+            if token in ends:
+                steps.stopped = True
+                break
+            steps.tokens.append(token)
+            cache = cache_of(out)
+            given = torch.tensor([[token]]) if cache else torch.cat([given, torch.tensor([[token]])], dim=1)
+    return steps
+
+
+def cache_of(output: Any) -> dict[str, Any]:
+    """The keyword that hands an output's cache to the next step (the library renamed it once); empty without a cache."""
+    for name in ("cache", "past_key_values", "cache_params"):
+        value = getattr(output, name, None)
+        if value is not None:
+            return {name: value}
+    return {}
+
+
+class _Parted:
+    """Where the target's tokens leave the reference's."""
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.reference: int | None = None
+        self.margin: float | None = None
+        self.noise: float | None = None
+        self.tokens: list[int] = []
+
+
+def _compare(native: Any, ids: torch.Tensor, tokens: list[int], dtype: torch.dtype) -> _Parted:
+    """The native reference's choices on the target's text; equal until the first that differs, greedy decoding is the same."""
+    parted = _Parted()
+    if not tokens:
+        return parted
+    whole = torch.cat([ids, torch.tensor([tokens])], dim=1)[:, :-1]
+    with torch.no_grad():
+        plain = native(whole, use_cache=False).logits[0, ids.shape[1] - 1 :]
+    chosen = plain.argmax(-1).tolist()
+    parted.position = next((at for at, (left, right) in enumerate(zip(chosen, tokens, strict=True)) if left != right), None)
+    parted.tokens = chosen if parted.position is None else chosen[: parted.position + 1]
+    if parted.position is None:
+        return parted
+    parted.reference = chosen[parted.position]
+    exact = _wide_logits(native, whole, dtype)[ids.shape[1] - 1 + parted.position]
+    here = plain[parted.position].to(exact.dtype)
+    parted.margin = finite(float(exact.max() - exact[tokens[parted.position]]))
+    parted.noise = finite(float((here - exact).abs().max()))
+    return parted
+
+
+def _wide_logits(native: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    wide = reference_dtype(dtype)
+    hidden, kwargs = layer_calls(native, ids, wide)
+    for layer, given in zip(loading.decoder_layers(native)[1], kwargs, strict=True):
+        hidden = run_wide(widened(layer, wide), hidden, given)
+    with torch.no_grad():
+        logits: torch.Tensor = widened(native.get_output_embeddings(), wide)(widened(final_norm(native), wide)(hidden))
+    return logits[0]

@@ -1,0 +1,114 @@
+"""PERPLEXITY: likelihood of the packaged text in higher precision, in native dtype and on the target, token by token."""
+
+import time
+from typing import Any
+
+import torch
+
+from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.figures import dtype_name, finite
+from dayzero.adapters.runners.three_ways import (
+    compile_target,
+    in_precision,
+    layer_calls,
+    make_target,
+    reference_dtype,
+    run_layer,
+    run_wide,
+    widened,
+)
+from dayzero.domain.observations import PerplexityObserved
+from dayzero.domain.runs import RunRequest
+
+TOKENS = 96
+WINDOWS = 3
+
+
+def observe_perplexity(request: RunRequest) -> PerplexityObserved:
+    """Windows of `tokens` tokens (all but the first of each are judged), each with nothing before it.
+
+    Windows have LAYERS' default length, so that what it compiled is found in the compiler's cache.
+    """
+    began = time.monotonic()
+    loading.quiet()
+    folder = loading.model_folder(request)
+    config = loading.read_config(folder)
+    dtype = loading.native_dtype(config, request.dtype)
+    length = loading.option_int(request, "tokens", TOKENS, 2)
+    name, text = loading.packaged_text()
+    given = loading.text_tokens(folder, config, text, length * loading.option_int(request, "windows", WINDOWS))
+    windows = [part for part in given.ids.split(length, dim=1) if part.shape[1] == length] or [given.ids]
+    native = loading.load_model(folder, dtype)
+    patched = make_target(native)
+    with loading.plugins_installed(patched, request):
+        target = compile_target(native, patched, request, layer_calls(patched, windows[0], dtype))
+        logits = [_three(native, target.model, target.layers, ids, dtype) for ids in windows]
+    columns = [torch.cat(parts) for parts in zip(*(_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)))]
+    nll_wide, nll_native, nll_target, kl_native, kl_target, agree = columns
+    difference = nll_target - nll_native
+    count = difference.numel()
+    return PerplexityObserved(
+        name,
+        given.source,
+        count,
+        dtype_name(dtype),
+        dtype_name(reference_dtype(dtype)),
+        target.path,
+        finite(float(nll_wide.mean())),
+        finite(float(nll_native.mean())),
+        finite(float(nll_target.mean())),
+        finite(float(difference.mean())),
+        finite(float(difference.std() / count**0.5)) if count > 1 else None,
+        finite(float(kl_native.mean())),
+        finite(float(kl_target.mean())),
+        float(agree.mean()),
+        all(torch.equal(three[1], three[2]) for three in logits),
+        request.custom_operators,
+        time.monotonic() - began,
+    )
+
+
+def _three(
+    native: Any, target: Any, target_layers: list[Any], ids: torch.Tensor, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Logits [tokens, vocabulary] of the higher precision (a widened layer at a time), the native dtype and the target."""
+    wide = reference_dtype(dtype)
+    hidden, kwargs = layer_calls(native, ids, wide)
+    for layer, given in zip(loading.decoder_layers(native)[1], kwargs, strict=True):
+        hidden = run_wide(widened(layer, wide), hidden, given)
+    exact = _head(native, hidden, wide)
+    with torch.no_grad():
+        plain = native(ids, use_cache=False).logits[0]
+    hidden, kwargs = layer_calls(target, ids, dtype)
+    for layer, given in zip(target_layers, kwargs, strict=True):
+        hidden = run_layer(layer, hidden, given)
+    return exact, plain, _head(target, hidden, dtype)
+
+
+def _head(model: Any, hidden: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Final norm, head, and the cap on logits where the configuration has one."""
+    norm, head = final_norm(model), model.get_output_embeddings()
+    with torch.no_grad(), in_precision(dtype):
+        if dtype is not next(model.parameters()).dtype:
+            norm, head = widened(norm, dtype), widened(head, dtype)
+        logits = head(norm(hidden))
+    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    return torch.tanh(logits[0] / cap) * cap if cap else logits[0]
+
+
+def final_norm(model: Any) -> Any:
+    """The norm beside the list of layers."""
+    path = loading.decoder_layers(model)[0].rpartition(".")[0]
+    parent = model.get_submodule(path) if path else model
+    for name in ("norm", "final_layernorm", "ln_f", "norm_f"):
+        if hasattr(parent, name):
+            return getattr(parent, name)
+    raise loading.BlockedError("no final norm was found beside the layers.", remedy="This architecture needs its own recipe.")
+
+
+def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    wide, native, target = (part[:-1].to(torch.float64).log_softmax(-1) for part in logits)
+    following = ids[0, 1:, None]
+    nlls = [-part.gather(-1, following)[:, 0] for part in (wide, native, target)]
+    kls = [(wide.exp() * (wide - part)).sum(-1) for part in (native, target)]
+    return (*nlls, *kls, (wide.argmax(-1) == target.argmax(-1)).to(torch.float64))

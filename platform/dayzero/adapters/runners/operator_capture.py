@@ -1,0 +1,162 @@
+"""Each distinct operator call, as it is dispatched, against the same call in float64."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from dayzero.adapters.runners.figures import dtype_name, finite, share_within, tensor_error
+from dayzero.domain.observations import OperatorError
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
+UNINITIALISED = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_strided", "aten.new_empty_strided")
+LARGEST_ELEMENTS = 1 << 27
+
+
+def widen(value: Any) -> Any:
+    """Floating tensors and dtypes as float64; other values as they are. Tensors are copied: the original is not shared."""
+    if isinstance(value, torch.Tensor):
+        return value.to(torch.float64) if value.dtype in FLOATS else value.clone()
+    if isinstance(value, torch.dtype) and value in FLOATS:
+        return torch.float64
+    return value
+
+
+def shape_class(shapes: list[tuple[int, ...]], rows: int) -> str:
+    """Shapes with the number of tokens written as T, so that prefill of any length is one class."""
+    return " ".join("x".join("T" if size == rows and rows > 1 else str(size) for size in shape) or "scalar" for shape in shapes)
+
+
+class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
+    """Compares every distinct (operator, dtypes, shape class) once, while the model runs.
+
+    `replaced` maps a custom operator to the ATen operator in whose place it stands: that one is its reference, for a
+    custom operator recomputed by itself would only agree with itself.
+    """
+
+    def __init__(self, tokens: int, module_now: Callable[[], str], replaced: Mapping[str, str]) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.module_now = module_now
+        self.replaced = replaced
+        self.seen: dict[tuple[str, tuple[str, ...], str], OperatorError] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func)
+        tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        dtypes = tuple(dtype_name(tensor.dtype) for tensor in tensors)
+        key = (name, dtypes, shape_class([tuple(tensor.shape) for tensor in tensors], self.tokens))
+        if key in self.seen:
+            return func(*args, **kwargs)
+        why = self._incomparable(func, name, tensors, args, kwargs)
+        wide = None if why else tree_map(widen, (args, kwargs))
+        result = func(*args, **kwargs)
+        self.seen[key] = self._compare(key, func, wide, result, why)
+        return result
+
+    def _incomparable(self, func: Any, name: str, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> str | None:
+        if name.rsplit(".", 1)[0] in UNINITIALISED:
+            return "returns uninitialised memory"
+        if torch.Tag.nondeterministic_seeded in func.tags and _argument(func, args, kwargs, "dropout_p") != 0.0:
+            return "draws random numbers"
+        if not name.startswith("aten.") and name not in self.replaced:
+            return "a custom operator that names no reference"
+        if sum(tensor.numel() for tensor in tensors) > LARGEST_ELEMENTS:
+            return f"more than {LARGEST_ELEMENTS} elements in its inputs"
+        return None
+
+    def _compare(
+        self, key: tuple[str, tuple[str, ...], str], func: Any, wide: Any, result: Any, why: str | None
+    ) -> OperatorError:
+        name, dtypes, shapes = key
+        module = self.module_now()
+        if why is not None:
+            return OperatorError(name, dtypes, shapes, module, None, why, 0)
+        reference_name = self.replaced.get(name, name)
+        try:
+            reference = _resolve(reference_name, func)
+            # A replacement may take options of its own after the arguments of the operator whose place it takes.
+            own = reference_name == name
+            given = wide[0] if own else wide[0][: len(reference._schema.arguments)]
+            expected = reference(*given, **(wide[1] if own else {}))
+        except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
+            first = str(error).strip().splitlines()[0][:200]
+            return OperatorError(name, dtypes, shapes, module, None, f"the reference does not run in float64: {first}", 0)
+        return _figures(OperatorError(name, dtypes, shapes, module, reference_name, None, 0), result, expected)
+
+
+def _argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:
+    """The value that the call gives the named argument; None when the operator has no such argument."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.name == name:
+            return kwargs.get(name, args[position] if position < len(args) else argument.default_value)
+    return None
+
+
+def _grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None, *_rest: Any, **_more: Any) -> torch.Tensor:
+    """Rows of a [rows, k] in groups that end at offs, each times its b [groups, k, n]; the kernel knows no float64."""
+    if a.dim() != 2 or b.dim() != 3 or offs is None:
+        raise NotImplementedError("only 2D by 3D grouped products have a float64 reference here")
+    ends = [0, *(int(end) for end in offs)]
+    parts = [a[begin:end] @ b[group] for group, (begin, end) in enumerate(itertools.pairwise(ends))]
+    product = torch.cat(parts)
+    if product.shape[0] != a.shape[0]:
+        raise NotImplementedError("rows beyond the last group are undefined")
+    return product
+
+
+WRITTEN_OUT = {"aten._grouped_mm.default": _grouped_mm}
+"""References for operators whose kernels refuse float64."""
+
+
+def _resolve(name: str, func: Any) -> Any:
+    if name in WRITTEN_OUT:
+        return WRITTEN_OUT[name]
+    if name == str(func):
+        return func
+    namespace, operator, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), operator), overload)
+
+
+def _figures(blank: OperatorError, result: Any, expected: Any) -> OperatorError:
+    """The blank row with the figures of the worst of the operator's outputs."""
+    pairs = [
+        (left, right)
+        for left, right in zip(tree_flatten(result)[0], tree_flatten(expected)[0], strict=True)
+        if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.numel()
+    ]
+    if not pairs:
+        return _row(blank, None, "returns no tensor", 0)
+    if any(left.shape != right.shape for left, right in pairs):
+        return _row(blank, blank.reference, None, sum(left.numel() for left, _ in pairs), share=0.0)
+    floating = [(left, right) for left, right in pairs if left.is_floating_point()]
+    exact = all(torch.equal(left, right) for left, right in pairs if not left.is_floating_point())
+    if not floating:
+        return _row(blank, blank.reference, None, sum(left.numel() for left, _ in pairs), exact=exact)
+    errors = [tensor_error(left, right) for left, right in floating]
+    return OperatorError(
+        blank.operator,
+        blank.dtypes,
+        blank.shape_class,
+        blank.module,
+        blank.reference,
+        None,
+        sum(left.numel() for left, _ in pairs),
+        max((error.max_abs for error in errors if error.max_abs is not None), default=None),
+        max((error.rms_relative for error in errors if error.rms_relative is not None), default=None),
+        finite(min(share_within(left, right) for left, right in floating)),
+        exact if len(floating) < len(pairs) else None,
+        sum(error.nonfinite for error in errors),
+    )
+
+
+def _row(
+    blank: OperatorError, reference: str | None, why: str | None, n: int, share: float | None = None, exact: bool | None = None
+) -> OperatorError:
+    return OperatorError(
+        blank.operator, blank.dtypes, blank.shape_class, blank.module, reference, why, n, share_within=share, exact=exact
+    )

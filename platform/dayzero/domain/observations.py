@@ -1,0 +1,210 @@
+"""What isolated runs observed: facts in figures, never verdicts. A figure that is not finite is None and counted beside."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dayzero.domain.plan import Degrees
+
+
+class CheckName(StrEnum):
+    """Every check that verification can record."""
+
+    OPERATORS_FLOAT64 = "operators.float64"
+    LAYERS_THREE_WAY = "layers.three_way"
+    MODEL_PERPLEXITY = "model.perplexity"
+    PARALLEL_LOGITS = "parallel.logits"
+    MEMORY_PEAK = "memory.peak"
+    GENERATION = "end_to_end.generation"
+    REFERENCE_TEXT = "end_to_end.reference_text"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorError:
+    """How far a tensor lies from its reference: mean over rows of rms(error)/rms(reference), largest error, cosine.
+
+    `nonfinite` counts elements that are NaN or infinite where the reference's are finite; the figures leave them out.
+    """
+
+    n: int
+    rms_relative: float | None
+    max_abs: float | None
+    cosine: float | None
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorError:
+    """One distinct operator call on real inputs, against the same call in float64.
+
+    `reference` names the operator that was computed in float64; None: it could not be compared, and `why` says why.
+    `share_within` is the share of elements within 1e-3 of the reference after its rounding; `exact` answers for integers.
+    """
+
+    operator: str
+    dtypes: tuple[str, ...]
+    shape_class: str
+    module: str
+    reference: str | None
+    why: str | None
+    n: int
+    max_abs: float | None = None
+    rms_relative: float | None = None
+    share_within: float | None = None
+    exact: bool | None = None
+    nonfinite: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorErrors:
+    """Every distinct operator of one prefill and one decode step of the target."""
+
+    dtype: str
+    target_path: str
+    prompt_tokens: int
+    operators: tuple[OperatorError, ...]
+    custom_operators: tuple[str, ...] = ()
+    observed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LayerError:
+    """One layer, three ways. `target` and `native` were given the reference's input to the layer; `cumulative_*` their own.
+
+    Errors of a layer are those of its update (output minus input) against the higher precision; `output_*` of its output.
+    `ratio_max` is the largest element error over max(native error of the row, k · eps · rms). `identical`: the target's
+    output equals the native reference's bit for bit. Excluded tokens are those whose routing is undecided at native error.
+    """
+
+    index: int
+    module: str
+    target: TensorError
+    native: TensorError
+    output_target: TensorError
+    output_native: TensorError
+    ratio_max: float | None
+    cumulative_target: TensorError
+    cumulative_native: TensorError
+    identical: bool
+    tokens: int
+    tokens_excluded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleError:
+    """A module inside a suspected layer, given the native reference's input to it, with the operator where one stands out."""
+
+    layer_index: int
+    module: str
+    operator: str | None
+    target: TensorError
+    native: TensorError
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerErrors:
+    """All layers on one teacher-forced input. `suspects` holds the modules looked into where a layer stood out."""
+
+    native_dtype: str
+    reference_dtype: str
+    target_path: str
+    reference_path: str
+    tokens: int
+    token_source: str
+    layers: tuple[LayerError, ...]
+    suspects: tuple[ModuleError, ...] = ()
+    custom_operators: tuple[str, ...] = ()
+    observed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PerplexityObserved:
+    """Mean negative log-likelihood (nats a token) of one text in higher precision, native dtype and on the target.
+
+    `difference_*` is the paired difference target minus native per token, with its standard error; `kl_*` the mean KL
+    divergence from the higher precision; `top1_agreement` the share of positions whose likeliest token is the same.
+    """
+
+    text: str
+    token_source: str
+    tokens: int
+    native_dtype: str
+    reference_dtype: str
+    target_path: str
+    nll_reference: float | None
+    nll_native: float | None
+    nll_target: float | None
+    difference_mean: float | None
+    difference_standard_error: float | None
+    kl_native: float | None
+    kl_target: float | None
+    top1_agreement: float
+    identical: bool
+    custom_operators: tuple[str, ...] = ()
+    observed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankObserved:
+    """What one rank held: bytes of its weights as loaded from its shard files, its tensors, and its peak resident memory."""
+
+    rank: int
+    weight_bytes: int
+    tensors: int
+    peak_rss_bytes: int
+    collectives: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelObserved:
+    """Logits of a parallel run from the shards, and of one process from the checkpoint, each against float64.
+
+    `dtype` is what both computed in (weights are widened to it, exactly).
+    """
+
+    degrees: Degrees
+    dtype: str
+    reference_dtype: str
+    tokens: int
+    token_source: str
+    target: TensorError
+    native: TensorError
+    between: TensorError
+    top1_agreement: float
+    ranks: tuple[RankObserved, ...]
+    notes: tuple[str, ...] = ()
+    observed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationObserved:
+    """Greedy decoding from the prompt's text to text.
+
+    `reference_text` is what the native reference would say, up to its first divergence from the target;
+    `divergence_margin` the higher-precision reference's preference for its own token there (logits), and `native_noise` the
+    largest logit error of the native reference at that position. None: they never diverge.
+    """
+
+    prompt: str
+    text: str
+    tokenizer: str
+    prompt_tokens: int
+    new_tokens: int
+    stopped_at_end: bool
+    nonfinite_logits: int
+    native_dtype: str
+    target_path: str
+    load_s: float
+    ttft_s: float
+    tpot_median_s: float | None
+    throughput_tokens_per_s: float | None
+    peak_rss_bytes: int
+    first_divergence: int | None
+    reference_token: str | None
+    target_token: str | None
+    divergence_margin: float | None
+    native_noise: float | None
+    reference_text: str
+    reference_path: str
+    custom_operators: tuple[str, ...] = ()
+    observed_s: float = 0.0
