@@ -13,15 +13,17 @@ from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_cut import Cut, UncuttableError, cut
-from dayzero.stages.layout_names import Leaf, TensorPlace, place_of
+from dayzero.stages.layout_names import Part, TensorPlace, place_of
 from dayzero.stages.layout_partition import (
     Partition,
     PartitionKind,
     coordinates_of,
-    owner_of,
+    experts_of,
+    owners_of,
     partition_at,
     partition_of,
     stage_layers,
+    stages_of,
 )
 
 __all__ = [
@@ -127,19 +129,21 @@ class Share:
 def weight_shares(groups: Iterable[TensorGroup], spec: ModelSpec, degrees: Degrees) -> tuple[Share, ...]:
     """What a tensor-parallel rank holds of each layer and part, by the same partition and the same cut as lay_out. It depends
     on tp and ep only, not on the stages; UncuttableError."""
-    everywhere: dict[TensorPlace, int] = defaultdict(int)
-    owned: dict[TensorPlace, list[int]] = defaultdict(lambda: [0] * degrees.ep)
+    places: dict[tuple[Part, int | None], TensorPlace] = {}
+    everywhere: dict[tuple[Part, int | None], int] = defaultdict(int)
+    owned: dict[tuple[Part, int | None], list[int]] = {}
     for group in groups:
-        where = replace(group.place, module="", suffix="", leaf=Leaf.VALUE, expert=None)
+        where = (group.place.part, group.place.layer)
+        places.setdefault(where, group.place)
         partition = partition_at(group.place, spec, degrees)
         size = cut(group.header, group.place, partition, spec).size_bytes
         if partition.kind is PartitionKind.EXPERT and group.experts:
-            for expert in group.experts:
-                owned[where][owner_of(expert, spec, group.place, degrees)] += size
+            sums = owned.setdefault(where, [0] * degrees.ep)
+            for owner, held in owners_of(group.experts, experts_of(spec, group.place), degrees.ep).items():
+                sums[owner] += size * held
         else:
             everywhere[where] += size * max(1, len(group.experts))
-    places = {**everywhere, **owned}
-    return tuple(Share(place, everywhere.get(place, 0), tuple(owned[place]) if place in owned else ()) for place in places)
+    return tuple(Share(place, everywhere[where], tuple(owned.get(where, ()))) for where, place in places.items())
 
 
 def weight_bytes_by_rank(shares: Iterable[Share], spec: ModelSpec, degrees: Degrees) -> tuple[int, ...]:
@@ -147,7 +151,7 @@ def weight_bytes_by_rank(shares: Iterable[Share], spec: ModelSpec, degrees: Degr
     everywhere = [0] * degrees.pp
     owned = [[0] * degrees.ep for _ in range(degrees.pp)]
     for share in shares:
-        for stage in partition_at(share.place, spec, degrees).stages:
+        for stage in stages_of(share.place, spec, degrees.pp):
             everywhere[stage] += share.everywhere
             for owner, size in enumerate(share.by_owner):
                 owned[stage][owner] += size

@@ -9,8 +9,11 @@ embeddings on both. Towers lie on the first stage, tensors with no known place o
 """
 
 import itertools
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Degrees
@@ -59,6 +62,7 @@ def coordinates_of(rank: int, degrees: Degrees) -> Coordinates:
     return Coordinates(inside % degrees.tp, rank // (degrees.tp * degrees.dp), inside % degrees.ep, inside // degrees.tp)
 
 
+@lru_cache(maxsize=4096)
 def stage_layers(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
     """Layers [first, last) of each stage, as even as can be, the earlier stages with one more."""
     size, more = divmod(layers, pp)
@@ -93,7 +97,17 @@ def partition_at(place: TensorPlace, spec: ModelSpec, degrees: Degrees, rank: in
 
 def owner_of(expert: int, spec: ModelSpec, place: TensorPlace, degrees: Degrees) -> int:
     """The expert-parallel rank that holds an expert: contiguous blocks of equal size."""
-    return min(expert * degrees.ep // max(1, experts_of(spec, place)), degrees.ep - 1)
+    return _owner(expert, experts_of(spec, place), degrees.ep)
+
+
+@lru_cache(maxsize=4096)
+def owners_of(experts: tuple[int, ...], count: int, ep: int) -> Mapping[int, int]:
+    """How many of these experts (of `count` in the layer) each expert-parallel rank holds."""
+    return Counter(_owner(expert, count, ep) for expert in experts)
+
+
+def _owner(expert: int, count: int, ep: int) -> int:
+    return min(expert * ep // max(1, count), ep - 1)
 
 
 def experts_of(spec: ModelSpec, place: TensorPlace) -> int:
@@ -111,7 +125,7 @@ _ROW = {"o_proj", "down_proj", "w2"}
 
 
 def _shared(place: TensorPlace, spec: ModelSpec, degrees: Degrees) -> Partition:
-    stages = _stages(place, spec, degrees.pp)
+    stages = stages_of(place, spec, degrees.pp)
     module = place.module.rsplit(".", 1)[-1]
     whole = Partition(PartitionKind.REPLICATED, stages=stages)
     if place.layer is None or place.part not in (Part.LAYER, Part.PREDICTION) or place.leaf is Leaf.BUFFER:
@@ -138,7 +152,10 @@ def _fused_dim(place: TensorPlace, spec: ModelSpec, column: bool) -> int:
     return (2 if column else 1) if transposed else (1 if column else 2)
 
 
-def _stages(place: TensorPlace, spec: ModelSpec, pp: int) -> tuple[int, ...]:
+def stages_of(place: TensorPlace, spec: ModelSpec, pp: int) -> tuple[int, ...]:
+    """The pipeline stages that hold a tensor."""
+    if spec.family is None:
+        return tuple(range(pp))
     if place.part is Part.LAYER and place.layer is not None:
         bounds = stage_layers(len(spec.layers), pp)
         return tuple(stage for stage, (first, last) in enumerate(bounds) if first <= place.layer < last)

@@ -48,7 +48,7 @@ def read_spec(
         hidden_size=read.hidden_size,
         vocabulary_size=read.vocabulary_size,
         context_tokens=read.context_tokens,
-        native_dtype=_dtype(read, index, assumed),
+        native_dtype=_dtype(read, family, index, assumed),
         tied_embeddings=tied,
         layers=layers,
         parameters=Parameters(None, None, None, None, {}, Source.CONFIG),
@@ -81,7 +81,7 @@ def _weights(index: CheckpointIndex | None, weight_bytes: int | None) -> Weights
 _TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
 
 
-def _dtype(config: ModelConfig, index: CheckpointIndex | None, assumed: Assumed) -> str | None:
+def _dtype(config: ModelConfig, family: Family | None, index: CheckpointIndex | None, assumed: Assumed) -> str | None:
     if config.dtype is not None:
         return config.dtype.removeprefix("torch.")
     sizes: Counter[str] = Counter()
@@ -89,7 +89,8 @@ def _dtype(config: ModelConfig, index: CheckpointIndex | None, assumed: Assumed)
         if header.dtype in _TORCH_NAMES:
             sizes[_TORCH_NAMES[header.dtype]] += header.size_bytes
     if not sizes:
-        return None
+        stated = family.dtype if family else None
+        return assumed.take("dtype", None, stated, "absent: what published checkpoints have") if stated else None
     return assumed.take("dtype", None, sizes.most_common(1)[0][0], "absent: what most bytes of the headers are")
 
 

@@ -14,7 +14,7 @@ class Family:
     `attention`: heads | latent (MLA). `qkv_bias`: None follows attention_bias of the configuration; `output_bias`: the output
     projection has the same. `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all |
     flagged (use_sliding_window and max_window_layers) | alternate (even layers) | pattern (all but every n-th layer).
-    `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused.
+    `dtype`: what its checkpoints keep unquantized weights in, where configurations do not say. `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Family:
     tied_default: bool = False
     scoring: str | None = None
     activation: str = "silu"
+    dtype: str | None = None
 
 
 _LLAMA = Family("llama")
@@ -56,7 +57,7 @@ _ALL = (
     _GEMMA,
     replace(_GEMMA, name="gemma2", norms=_FOUR_NORMS, window="alternate"),
     replace(_GEMMA, name="gemma3_text", norms=_FOUR_NORMS, window="pattern", qk_norm="head"),
-    Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax"),
+    Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16"),
     Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid"),
     Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="full", experts="mixtral", correction_bias=True,
            scoring="sigmoid"),

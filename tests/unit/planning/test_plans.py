@@ -1,6 +1,8 @@
 """Plans: what fits is taken, what does not is refused with its figures, more memory never hurts."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,8 @@ from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformP
 from dayzero.errors import BadInputError
 from dayzero.stages.layout import lay_out
 from dayzero.stages.planning import plan_for
+from dayzero.stages.planning_index import predicted_index
+from dayzero.stages.structure import read_spec
 
 BARE = PlatformProfile("bare", "No figures", "bare")
 SHORT = Workload(context_tokens=64)
@@ -149,3 +153,22 @@ def test_plans_add_up(config: dict, devices: int) -> None:
         assert taken.stage_layers[0][0] == 0 and taken.stage_layers[-1][1] == len(spec_for(config).layers)
         assert all(rung.world < degrees.world for rung in taken.ladder)
     assert plan(config, devices) == report
+
+
+def golden(model: str):
+    facts = json.loads((Path(__file__).parents[2] / "golden" / "structures.json").read_text())
+    return read_spec(json.dumps(next(fact for fact in facts if fact["model"] == model)["config"]).encode(), None)
+
+
+def test_predicted_bytes_of_gpt_oss_are_the_published_ones() -> None:
+    # 65,248,815,744 bytes: 4-bit expert blocks with 8-bit scales, everything else bfloat16.
+    index = predicted_index(golden("openai/gpt-oss-120b"))
+    assert index is not None and index.weight_bytes == 65248815744
+
+
+def test_fp8_blocks_limit_tensor_parallelism_before_any_weights() -> None:
+    # 18432 / 32 = 576 columns a rank are no multiple of 128, 18432 / 16 = 1152 are.
+    spec = golden("deepseek-ai/DeepSeek-V3")
+    for tp, family in ((32, "block quantization"), (16, None)):
+        report = plan_for(spec, None, FULL, SHORT, devices=32, memory_limit_bytes=None, fixed=Degrees(tp=tp))
+        assert {rejection.family for rejection in report.rejected} == ({family} if family else set())
