@@ -63,47 +63,51 @@ class DirectoryHub:
         index = index_to_read(files)
         content = None
         if index is not None and index.size_bytes <= _LARGEST_INDEX_BYTES:
-            content = self._content(home, index)
+            content = self._content(home / index.path, index, f"dir:{home}")
         stage, _ = stage_of(files, content)
         return Release(HubKind.DIRECTORY, str(home), now, stage, files, content_id_of(files), published_at=_changed_at(home))
 
     def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
         """Exactly the bytes [begin, end) of a file; IntegrityError when the file changed its size."""
-        home, file = self._home(release.repo_id), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), _file_in(release, path)
         if not 0 <= begin <= end <= file.size_bytes:
             raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are asked for; it has {file.size_bytes}.")
         try:
-            with (home / path).open("rb") as stream:
+            with place.open("rb") as stream:
                 size_bytes = os.fstat(stream.fileno()).st_size
                 stream.seek(begin)
                 content = stream.read(end - begin)
         except OSError as error:
-            raise _unreadable(home / path, error) from error
+            raise _unreadable(place, error) from error
         if size_bytes != file.size_bytes or len(content) != end - begin:
-            raise IntegrityError(f"{home / path} has {size_bytes} bytes now, and had {file.size_bytes}: it changed meanwhile.")
+            raise IntegrityError(f"{place} has {size_bytes} bytes now, and had {file.size_bytes}: it changed meanwhile.")
         return content
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, checked against its digest; BadInputError above max_bytes."""
-        home, file = self._home(release.repo_id), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), _file_in(release, path)
         if file.size_bytes > max_bytes:
-            raise BadInputError(f"{home / path} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.")
-        return self._content(home, file)
+            raise BadInputError(f"{place} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.")
+        return self._content(place, file, str(release.ref))
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """A copy under `into`, checked against its digest before it gets its name; resumed from `NAME.incomplete`."""
-        home, file = self._home(release.repo_id), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), _file_in(release, path)
         with partial_file(inside(into, path, str(release.ref)), file, str(release.ref)) as partial:
             if partial is None:
                 return into / path
-            with (home / path).open("rb") as source:
+            try:
+                source = place.open("rb")
+            except OSError as error:
+                raise _unreadable(place, error) from error
+            with source:
                 source.seek(partial.done_bytes)
                 for window in windows(source):
                     partial.write(window)
                     if progress:
                         progress(partial.done_bytes, file.size_bytes)
             if partial.missing_bytes:
-                raise IntegrityError(f"{home / path} lacks {partial.missing_bytes} bytes that it had: it changed meanwhile.")
+                raise IntegrityError(f"{place} lacks {partial.missing_bytes} bytes that it had: it changed meanwhile.")
             return partial.finish()
 
     def _homes(self) -> Iterator[Path]:
@@ -136,12 +140,15 @@ class DirectoryHub:
     def _revision(self, files: tuple[RepoFile, ...]) -> str:
         return digest([(file.path, file.size_bytes, file.sha256) for file in files])
 
-    def _content(self, home: Path, file: RepoFile) -> bytes:
+    def _place(self, repo_id: str, path: str) -> Path:
+        return self._home(repo_id) / safe_path(path, repo_id)
+
+    def _content(self, place: Path, file: RepoFile, whose: str) -> bytes:
         try:
-            content = (home / file.path).read_bytes()
+            content = place.read_bytes()
         except OSError as error:
-            raise _unreadable(home / file.path, error) from error
-        return check_content(content, file, f"dir:{home}")
+            raise _unreadable(place, error) from error
+        return check_content(content, file, whose)
 
 
 def config_release(path: Path) -> Release:
@@ -177,11 +184,8 @@ class ConfigHub(DirectoryHub):
             raise NotFoundError(f"{repo_id} has changed since revision {revision}.")
         return found
 
-    def _home(self, repo_id: str) -> Path:
-        return self._path.parent
-
-    def _content(self, home: Path, file: RepoFile) -> bytes:
-        return check_content(self._path.read_bytes(), file, f"config:{self._path}")
+    def _place(self, repo_id: str, path: str) -> Path:
+        return self._path
 
 
 def _file_in(release: Release, path: str) -> RepoFile:

@@ -44,6 +44,11 @@ class HuggingFaceHub:
         self.endpoint = endpoint.rstrip("/")
         self._access = HubAccess(self.endpoint, token, timeout_s, retries, first_wait_s)
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether no token is sent."""
+        return not self._access.token
+
     def list_repos(
         self, *, author: str | None, task: str | None, since: datetime | None, limit: int | None
     ) -> Iterator[RepoListing]:
