@@ -14,7 +14,8 @@ class Family:
     `attention`: heads | latent (MLA). `qkv_bias`: None follows attention_bias of the configuration; `output_bias`: the output
     projection has the same. `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all |
     flagged (use_sliding_window and max_window_layers) | alternate (even layers) | pattern (all but every n-th layer).
-    `dtype`: what its checkpoints keep unquantized weights in, where configurations do not say. `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused.
+    `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused. `dtype`: what its
+    checkpoints keep unquantized weights in, where configurations do not say.
     """
 
     name: str
