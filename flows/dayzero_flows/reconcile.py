@@ -8,7 +8,7 @@ from dayzero.settings import load_settings
 from dayzero_flows.stepping import prefect_api_url
 
 
-@flow(name="reconcile", persist_result=False)
+@flow(name="reconcile", flow_run_name="reconcile", persist_result=False)
 def reconcile() -> None:
     """One round of the reconciler; it may run beside the loop's own rounds, since starts are idempotent."""
     with app.control_plane(load_settings()) as plane:

@@ -6,7 +6,7 @@ from dayzero import app
 from dayzero.settings import load_settings
 
 
-@flow(name="watch", persist_result=False)
+@flow(name="watch", flow_run_name="poll the watched sources", persist_result=False)
 def watch() -> None:
     """Poll every source once."""
     with app.control_plane(load_settings()) as plane:

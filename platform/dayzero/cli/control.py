@@ -10,6 +10,7 @@ from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.settings import Settings, load_settings
+from dayzero.web import compatibility
 from dayzero.web.door import create_app
 
 TELL_EVERY_S = 1.0
@@ -34,7 +35,7 @@ def serve(settings: Settings) -> None:
         )
         loops.start()
         try:
-            door = create_app(plane)
+            door = create_app(plane, [compatibility.router(plane)])
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()
@@ -67,8 +68,13 @@ def restore(api_url: str, settings: Settings) -> None:
 
 def main() -> None:
     """Entry of the process."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    # Prefect configures the root logger when it is imported; our lines go their own way.
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+    ours = logging.getLogger("dayzero")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
     serve(load_settings())
 
 

@@ -24,7 +24,7 @@ from dayzero.errors import DependencyError
 FLOW_GROUP = "dayzero.flows"
 SCHEDULED_FLOW = "watch"
 RECONCILE_FLOW = "reconcile"
-SHORTEST_SCHEDULE_S = 60.0
+SHORTEST_SCHEDULE_S = 300.0
 ANCHOR = datetime(2025, 1, 1, tzinfo=UTC)
 RUN_COMMAND = "python -m dayzero.adapters.processes.guard prefect.engine"
 """How a worker starts a run: the run dies with its worker."""
