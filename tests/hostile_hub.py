@@ -75,6 +75,11 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "failing": Behaviour("500 for everything", _status(tricks.is_anything, 500)),
     "flaky": Behaviour("503 twice, then honest", _status(tricks.is_anything, 503, 2)),
     "truncated": Behaviour("weights break off half-way", _body(tricks.is_weights, tricks.half_of_it, keep_length=True)),
+    "cut-once": Behaviour(
+        "the first weight file breaks off half-way, once",
+        lambda app: tricks.changing(app, tricks.is_weights, tricks.half_of_it, keep_length=True, times=1),
+    ),
+    "stalling": Behaviour("half of each weight file, then silence", tricks.stalling),
     "short": Behaviour("half of the weights, as if that were all", _body(tricks.is_weights, tricks.half_of_it)),
     "long": Behaviour("more weights than stated", _body(tricks.is_weights, tricks.some_bytes_more)),
     "wrong-digest": Behaviour("one bit of each weight file is wrong", _body(tricks.is_weights, tricks.one_bit_wrong)),

@@ -63,13 +63,16 @@ def refusing(app: ASGIApp, where: Where, status: int, headers: Headers, times: i
     return hostile
 
 
-def changing(app: ASGIApp, where: Where, change: Change, *, keep_length: bool = False) -> ASGIApp:
-    """Change whole answers where it applies; with keep_length the true length stays stated."""
+def changing(app: ASGIApp, where: Where, change: Change, *, keep_length: bool = False, times: int | None = None) -> ASGIApp:
+    """Change whole answers where it applies (always, or the first `times` times); keep_length: the true length stays stated."""
+    left = [times]
 
     async def hostile(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not where(scope["path"]) or scope["method"] != "GET":
+        if scope["type"] != "http" or not where(scope["path"]) or scope["method"] != "GET" or left[0] == 0:
             await app(scope, receive, send)
             return
+        if left[0] is not None:
+            left[0] -= 1
         status, headers, body = await _collect(app, scope, receive)
         changed = change(scope, (status, headers, body))
         await reply(send, changed, stated_bytes=len(body) if keep_length else None)
@@ -134,6 +137,23 @@ def dripping(app: ASGIApp) -> ASGIApp:
         while not gone.done():
             await send({"type": "http.response.body", "body": b" ", "more_body": True})
             await asyncio.wait([gone], timeout=0.05)
+
+    return hostile
+
+
+def stalling(app: ASGIApp) -> ASGIApp:
+    """Send half of each weight file, and then nothing more."""
+
+    async def hostile(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not is_weights(scope["path"]) or scope["method"] != "GET":
+            await app(scope, receive, send)
+            return
+        status, headers, body = await _collect(app, scope, receive)
+        sent = {**headers, "content-length": str(len(body))}
+        rows = [(name.encode(), value.encode()) for name, value in sent.items()]
+        await send({"type": "http.response.start", "status": status, "headers": rows})
+        await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
+        await _until_gone(receive)
 
     return hostile
 

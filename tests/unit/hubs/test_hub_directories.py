@@ -107,7 +107,7 @@ def test_references(models: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(BadInputError):
             parse_model_ref(bad)
-    with pytest.raises(BadInputError, match="no config.json"):
+    with pytest.raises(BadInputError, match=r"no config\.json"):
         parse_model_ref(str(models / REPO / "model.safetensors"))
 
 
