@@ -51,6 +51,8 @@ WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = v.key_dig
   AND NOT (v.predicted AND EXISTS (
       SELECT 1 FROM entries w
       WHERE w.model_id = v.model_id AND w.platform = v.platform AND w.mode = v.mode AND NOT w.predicted))
+  AND NOT ((v.predicted OR v.lifecycle = 'blocked') AND EXISTS (
+      SELECT 1 FROM entries later WHERE later.adaptation_id = v.adaptation_id AND later.seq > v.seq))
 """
 
 ROLLUP = """

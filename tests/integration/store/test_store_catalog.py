@@ -250,6 +250,25 @@ def test_new_weights_make_old_entries_stale(store: Store) -> None:
     assert {"entry.stale", "release.superseded"} <= set(store.events())
 
 
+def test_an_entry_finished_after_its_release_was_superseded_is_stale(store: Store) -> None:
+    lease = store.adapt()
+    store.watch.record_release(release("r2", weights="w2"), [])
+    store.catalog.finish(lease, AdaptationState.DONE, None, entry(release().content_id))
+    (row,) = store.list.current()
+    assert (row["correctness"], row["freshness"]) == ("verified", "stale")
+
+
+def test_what_an_adaptation_was_blocked_with_gives_way(store: Store) -> None:
+    lease = store.adapt()
+    content = release().content_id
+    blocked = entry(content, Correctness.UNKNOWN, lifecycle=Lifecycle.BLOCKED, dtype="unknown")
+    store.catalog.finish(lease, AdaptationState.BLOCKED, "a pickle", blocked)
+    assert [row["lifecycle"] for row in store.list.current()] == ["blocked"]
+    again = store.ledger.claim(store.catalog.retry(lease.adaptation_id).id, 2, "run")
+    store.catalog.finish(again, AdaptationState.DONE, None, entry(content))
+    assert [(row["lifecycle"], row["dtype"]) for row in store.list.current()] == [("done", "bfloat16")]
+
+
 def test_queries_and_roll_up(store: Store) -> None:
     content = release().content_id
     for platform, correctness in (("cpu", Correctness.FAILING), ("h100", Correctness.VERIFIED)):

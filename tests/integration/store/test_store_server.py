@@ -148,6 +148,27 @@ def test_unreadable_credentials(data_dir: Path) -> None:
         pass
 
 
+def test_a_lost_password_is_said(data_dir: Path) -> None:
+    (data_dir / "postgres").mkdir(parents=True)
+    (data_dir / "postgres" / "PG_VERSION").write_text("18")
+    with pytest.raises(DependencyError, match=r"postgres\.json is missing"), embedded.running(data_dir):
+        pass
+
+
+def test_a_busy_server_is_not_ended(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded.running(data_dir):
+        first = _postmaster(data_dir)
+        os.kill(first, signal.SIGSTOP)
+        try:
+            monkeypatch.setattr(embedded, "_ANSWER_TIMEOUT_S", 1)
+            with pytest.raises(UnavailableError, match="has not answered"), embedded.running(data_dir):
+                pass
+        finally:
+            os.kill(first, signal.SIGCONT)
+        with embedded.running(data_dir):
+            assert _postmaster(data_dir) == first
+
+
 def test_a_data_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DependencyError, match="cannot be made"), embedded.running(tmp_path / "file" / "data"):

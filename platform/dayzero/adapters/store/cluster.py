@@ -17,6 +17,7 @@ from dayzero.errors import DependencyError, UnavailableError
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 60
 _LEFTOVER_WAIT_S = 10
+_CONNECTIONS = 200  # flows, doors, loops and the Prefect server each keep a pool
 _LOG_LIMIT_BYTES = 16 * 2**20
 _LOG = "server.log"
 
@@ -77,7 +78,7 @@ def start(data: Path, host: str, port: int) -> None:
     if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
         os.truncate(log, 0)
     seen = log.stat().st_size if log.exists() else 0
-    options = f"-p {port} -c listen_addresses={host} -c unix_socket_directories="
+    options = f"-p {port} -c listen_addresses={host} -c unix_socket_directories= -c max_connections={_CONNECTIONS}"
     command = ["pg_ctl", "-D", str(data), "-w", "-t", str(_START_TIMEOUT_S), "-l", str(log), "-o", options, "start"]
     try:
         _run(account, command, _START_TIMEOUT_S + 10)
@@ -106,22 +107,23 @@ def stop(data: Path) -> None:
 
 
 def clear_leftovers(data: Path) -> None:
-    """After a SIGKILL of the server: wait for its orphaned children, then remove a postmaster.pid that nobody holds.
+    """Clear what a SIGKILL of the server left (the caller knows that it does not live).
 
+    Waits for its orphaned children, then removes a postmaster.pid that nobody holds:
     PostgreSQL checks only whether a process of that number lives; the number may be another program's by now.
     """
     if not data.exists():
         return
-    orphans = _processes_of(data)
-    if _postmaster(data) not in {process.pid for process in orphans}:
-        _, stubborn = psutil.wait_procs(orphans, timeout=_LEFTOVER_WAIT_S)
-        for process in stubborn:
-            process.kill()
-        psutil.wait_procs(stubborn, timeout=_LEFTOVER_WAIT_S)
-        (data / "postmaster.pid").unlink(missing_ok=True)
-        return
-    # The server lives and did not answer: it may still be starting, or recovering.
-    stop(data)
+    _, stubborn = psutil.wait_procs(_processes_of(data), timeout=_LEFTOVER_WAIT_S)
+    for process in stubborn:
+        process.kill()
+    psutil.wait_procs(stubborn, timeout=_LEFTOVER_WAIT_S)
+    (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def lives(data: Path) -> bool:
+    """Whether the server's main process is there, answering or not."""
+    return _postmaster(data) in {process.pid for process in _processes_of(data)}
 
 
 def _postmaster(data: Path) -> int | None:

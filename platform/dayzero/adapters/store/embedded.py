@@ -18,6 +18,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
+from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from dayzero.adapters.store import cluster
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
@@ -26,6 +27,7 @@ HOST = "127.0.0.1"
 DATABASE = "dayzero"
 USER = "dayzero"
 _PORT_TRIES = 5
+_ANSWER_TIMEOUT_S = 60
 _MAX_NAME = 63  # NAMEDATALEN - 1 of PostgreSQL
 
 
@@ -181,7 +183,12 @@ def _leave(folder: Path, users: int, *, force: bool = False) -> bool:
 
 def _ensure(folder: Path) -> str:
     credentials = _read_credentials(folder)
-    if credentials is None or not _answers(folder, credentials):
+    if credentials is None and (folder / "postgres" / "PG_VERSION").exists():
+        raise DependencyError(
+            f"{folder / 'postgres.json'} is missing, and with it the password of the database beside it.",
+            remedy="Restore the file from a backup, or move the data folder away to begin anew.",
+        )
+    if credentials is None or not _answers_in_time(folder, credentials):
         credentials = _start(folder, credentials or Credentials(0, secrets.token_urlsafe(24)))
     _ensure_own_database(credentials)
     return credentials.url(DATABASE)
@@ -215,6 +222,19 @@ def _ensure_own_database(credentials: Credentials) -> None:
         raise cluster.disk_full("the embedded database") from error
     except psycopg.Error as error:
         raise UnavailableError(f"the embedded database does not answer: {_first_line(error)}.") from error
+
+
+def _answers_in_time(folder: Path, credentials: Credentials) -> bool:
+    """Whether the server answers. One that lives is given time (it may be recovering, or busy), and is never ended for it."""
+    patience = Retrying(stop=stop_after_delay(_ANSWER_TIMEOUT_S), wait=wait_fixed(0.5), retry=retry_if_result(bool))
+    try:
+        patience(lambda: not _answers(folder, credentials) and cluster.lives(folder / "postgres"))
+    except RetryError as error:
+        raise UnavailableError(
+            f"the embedded database in {folder} runs and has not answered for {_ANSWER_TIMEOUT_S} s.",
+            remedy=f"See {folder / 'postgres' / 'server.log'}; end what keeps it busy.",
+        ) from error
+    return _answers(folder, credentials)
 
 
 def _answers(folder: Path, credentials: Credentials) -> bool:

@@ -18,8 +18,11 @@ from dayzero.domain.adaptation import Purpose
 from dayzero.domain.canonical import digest, plain
 from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, Freshness
 from dayzero.domain.events import EventKind
+from dayzero.domain.release import ReleaseStage
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError
+
+_GONE = (ReleaseStage.SUPERSEDED.value, ReleaseStage.WITHDRAWN.value)
 
 
 def append_entry(
@@ -34,6 +37,9 @@ def append_entry(
             f"an entry for {entry.key.model} on {entry.key.platform} ({entry.key.mode.value}) does not belong to the "
             f"adaptation of {model} for {adaptation.platform} ({adaptation.mode})."
         )
+    release = session.get_one(ReleaseRow, adaptation.release_id)
+    if adaptation.purpose == Purpose.ADAPT.value and not is_standing(session, release):
+        entry = _stale(entry, "its release was superseded while it was adapted")
     content_digest = digest(replace(entry, clock=DayZeroClock()))
     current = _current(session, digest(entry.key))
     if current is not None and current.content_digest == content_digest and current.model_id == adaptation.model_id:
@@ -54,12 +60,23 @@ def mark_stale(session: Session, release: ReleaseRow, why: str, model: str, now:
         assert row is not None, "a key that was read from the table has a current entry"
         if row.freshness == Freshness.STALE.value:
             continue
-        entry = noun_of(CompatibilityEntry, row.document)
-        reason = f"{entry.reason} Stale: {why}." if entry.reason else f"Stale: {why}."
-        stale = replace(entry, freshness=Freshness.STALE, reason=reason)
+        stale = _stale(noun_of(CompatibilityEntry, row.document), why)
         adaptation = session.get_one(AdaptationRow, row.adaptation_id)
         content_digest = digest(replace(stale, clock=DayZeroClock()))
         _append(session, adaptation, stale, content_digest, EventKind.ENTRY_STALE, now)
+
+
+def is_standing(session: Session, release: ReleaseRow) -> bool:
+    """Whether the release's content still stands on some hub: neither superseded nor withdrawn everywhere."""
+    query = select(ReleaseRow.id).where(ReleaseRow.content_id == release.content_id, ReleaseRow.stage.not_in(_GONE))
+    return session.execute(query.limit(1)).scalar_one_or_none() is not None
+
+
+def _stale(entry: CompatibilityEntry, why: str) -> CompatibilityEntry:
+    if entry.freshness is Freshness.STALE:
+        return entry
+    reason = f"{entry.reason} Stale: {why}." if entry.reason else f"Stale: {why}."
+    return replace(entry, freshness=Freshness.STALE, reason=reason)
 
 
 def _current(session: Session, key_digest: str) -> EntryRow | None:

@@ -27,7 +27,9 @@ def fenced(session: Session, lease: Lease, *, alone: bool = False) -> Adaptation
 
     Several writers of one lease may hold the lock together, unless `alone`. StaleAttemptError, NotFoundError.
     """
-    query = select(AdaptationRow).where(AdaptationRow.id == lease.adaptation_id).with_for_update(read=not alone)
+    query = (
+        select(AdaptationRow).where(AdaptationRow.id == lease.adaptation_id).with_for_update(read=not alone, key_share=alone)
+    )
     row = session.execute(query).scalar_one_or_none()
     if row is None:
         raise NotFoundError(f"there is no adaptation {lease.adaptation_id}.")

@@ -58,7 +58,9 @@ class MemoryLedger:
             row = self.adaptation(adaptation_id)
             if holds(lease, row.state.value, row.attempt, row.claimant):
                 return lease
-            if row.state is not AdaptationState.REQUESTED or attempt != row.attempt + 1:
+            # What `startable` hands out carries the number of its next start already.
+            expected = {row.attempt + 1, row.attempt} - {0}
+            if row.state is not AdaptationState.REQUESTED or attempt not in expected:
                 raise stale(lease, row.state.value, row.attempt, row.claimant)
             self._adaptation = replace(
                 row, state=AdaptationState.RUNNING, attempt=attempt, claimant=claimant, heartbeat_at=self._clock.now(),

@@ -43,10 +43,13 @@ def adaptations_query() -> Select[AdaptationRow, str]:
 
 
 def adaptation_row(session: Session, adaptation_id: str, *, lock: bool = False) -> tuple[AdaptationRow, str]:
-    """An adaptation's row and its model's name, locked for update if wanted; NotFoundError."""
+    """An adaptation's row and its model's name, locked for update if wanted; NotFoundError.
+
+    The lock leaves the key alone (key_share), so that rows which only refer to the adaptation need not wait.
+    """
     query = adaptations_query().where(AdaptationRow.id == adaptation_id)
     if lock:
-        query = query.with_for_update(of=AdaptationRow)
+        query = query.with_for_update(of=AdaptationRow, key_share=True)
     found = session.execute(query).one_or_none()
     if found is None:
         raise NotFoundError(f"there is no adaptation {adaptation_id}.", remedy="See `dayzero run ls`.")

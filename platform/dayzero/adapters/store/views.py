@@ -46,6 +46,8 @@ WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = v.key_dig
   AND NOT (v.predicted AND EXISTS (
       SELECT 1 FROM entries w
       WHERE w.model_id = v.model_id AND w.platform = v.platform AND w.mode = v.mode AND NOT w.predicted))
+  AND NOT ((v.predicted OR v.lifecycle = 'blocked') AND EXISTS (
+      SELECT 1 FROM entries later WHERE later.adaptation_id = v.adaptation_id AND later.seq > v.seq))
 """
 
 ROLLUP = """
@@ -86,7 +88,11 @@ def _view(name: str, columns: tuple[Listed, ...]) -> Table:
 
 
 current_view = _view("compatibility_current", COMPATIBILITY_COLUMNS)
-"""The newest version of each entry, less the predictions that weights have superseded."""
+"""The newest version of each entry.
+
+Left out: predictions that weights have superseded; and what an adaptation predicted, or was blocked with, before it came
+further (its key may have changed with what became known: dtype, plan).
+"""
 
 rollup_view = _view("compatibility_rollup", ROLLUP_COLUMNS)
 """One row a model × platform."""

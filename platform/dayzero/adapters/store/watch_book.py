@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Engine, and_, func, select, text
+from sqlalchemy import ColumnElement, Engine, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.connection import transaction
-from dayzero.adapters.store.entries import mark_stale
+from dayzero.adapters.store.entries import is_standing, mark_stale
 from dayzero.adapters.store.events import release_fields, write_event
 from dayzero.adapters.store.limits import document_of, short_name
 from dayzero.adapters.store.models import model_of
@@ -197,8 +197,7 @@ def _supersede(session: Session, row: ReleaseRow, others: Sequence[ReleaseRow], 
         other.stage = ReleaseStage.SUPERSEDED.value
         session.flush()
         write_event(session, EventKind.RELEASE_SUPERSEDED, model, now, release_fields(other))
-        standing = select(func.count()).where(and_(ReleaseRow.content_id == other.content_id, ReleaseRow.stage.not_in(_GONE)))
-        if row.stage == ReleaseStage.WEIGHTS.value and session.execute(standing).scalar_one() == 0:
+        if row.stage == ReleaseStage.WEIGHTS.value and not is_standing(session, other):
             mark_stale(session, other, f"superseded by revision {row.revision}", model, now)
 
 
