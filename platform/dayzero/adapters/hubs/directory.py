@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dayzero.adapters.hubs.cards import read_card
 from dayzero.adapters.hubs.digests import DigestBook, windows
 from dayzero.adapters.hubs.downloading import check_content, partial_file
 from dayzero.adapters.hubs.names import inside, safe_path
-from dayzero.adapters.hubs.serving.cards import read_card
 from dayzero.domain.canonical import digest
 from dayzero.domain.release import FileRole, HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing

@@ -8,8 +8,8 @@ from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, JSONResponse, Response
 
+from dayzero.adapters.hubs.cards import Card, read_card
 from dayzero.adapters.hubs.serving import documents
-from dayzero.adapters.hubs.serving.cards import Card, read_card
 from dayzero.adapters.hubs.serving.listing import LARGEST_PAGE, ListedModel, ListQuery, matching, page_of
 from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, ServedFile, ServedFolder
 from dayzero.domain.canonical import Json

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dayzero.adapters.hubs.serving.cards import Card
+from dayzero.adapters.hubs.cards import Card
 from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, ServedFile
 from dayzero.domain.canonical import Json
 

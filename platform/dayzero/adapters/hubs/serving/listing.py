@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dayzero.adapters.hubs.serving.cards import Card
+from dayzero.adapters.hubs.cards import Card
 from dayzero.adapters.hubs.serving.snapshots import RepoHistory
 from dayzero.errors import BadInputError
 
