@@ -20,11 +20,14 @@ _WITNESSES: Mapping[str, frozenset[str]] = {
     "moe": frozenset({"aten._grouped_mm.default", "aten.topk.default"}),
     "norm.rms": frozenset({"aten.rsqrt.default", "aten.rms_norm.default"}),
     "norm.layer": frozenset({"aten.native_layer_norm.default"}),
+    "rope": frozenset({"aten.cos.default"}),
+    "activation.silu_gate": frozenset({"aten.silu.default"}),
+    "activation.gelu_gate": frozenset({"aten.gelu.default"}),
     "conv": frozenset({"aten.convolution.default"}),
 }
 """Graph operators of which one at least is there when the kernel family is, whatever the implementation."""
 
-_DOUBTFUL = frozenset({"aten._softmax.default", "aten.topk.default"})
+_DOUBTFUL = frozenset({"aten._softmax.default", "aten.topk.default", "aten.silu.default", "aten.gelu.default"})
 """Witnesses that other families use too: they confirm a prediction, but alone they predict nothing."""
 
 
@@ -42,6 +45,7 @@ def inventory_of(spec: ModelSpec, trace: Trace | None, taxonomy: Taxonomy) -> Op
     findings.extend(trace.findings)
     if spec.layers:
         findings.extend(_disagreements(kernels, trace))
+        findings.extend(_parameters_differ(spec, trace))
     return OperatorInventory(spec.architecture, kernels, trace.uses, trace.library, tuple(findings))
 
 
@@ -78,9 +82,16 @@ def _of_layer(layer: Layer, spec: ModelSpec) -> Iterable[tuple[str, _Constraints
     if layer.mixer.rope_theta is not None:
         yield "rope.default", _figures({"rope_theta": layer.mixer.rope_theta, "head_dim": _rotated(layer.mixer)})
     if layer.mixer.kind.startswith("attention."):
-        yield "cache.append", _figures({"head_dim": layer.mixer.head_dim, "kv_heads": layer.mixer.kv_heads})
+        yield "cache.append", _cached(layer.mixer)
     yield from _of_feed_forward(layer.feed_forward)
     yield _gemm(spec.quantization)
+
+
+def _cached(mixer: Mixer) -> _Constraints:
+    """What one token leaves in the cache: the latent and its rotary part, or keys and values of each head."""
+    if mixer.kv_lora_rank is not None:
+        return _figures({"kv_lora_rank": mixer.kv_lora_rank, "rope_head_dim": mixer.rope_head_dim})
+    return _figures({"head_dim": mixer.head_dim, "kv_heads": mixer.kv_heads})
 
 
 def _rotated(mixer: Mixer) -> int | None:
@@ -149,6 +160,17 @@ def _disagreements(kernels: tuple[KernelUse, ...], trace: Trace) -> Iterable[Fin
         if family not in families and alone and not _explained(family, families):
             message = f"the trace shows {', '.join(sorted(alone))} and the specification predicts no {family}"
             yield Finding("inventory.traced_not_predicted", family, message)
+
+
+def _parameters_differ(spec: ModelSpec, trace: Trace) -> Iterable[Finding]:
+    """Whether the library builds another number of language parameters than the specification counts."""
+    built = sum(count for component, count in trace.parameters_by_component.items() if component != "towers")
+    stated = spec.parameters.total_language
+    if built and stated and built != stated:
+        message = f"{trace.library} builds {built} language parameters and the specification counts {stated}"
+        yield Finding(
+            "inventory.parameters_differ", "parameters", message, Severity.WARNING, {"built": built, "stated": stated}
+        )
 
 
 def _explained(family: str, families: set[str]) -> bool:

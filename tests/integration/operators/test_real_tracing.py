@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.domain.operators import CoverageKind, OperatorInventory, OperatorManifest, Phase, Trace
 from dayzero.errors import BlockedError, DependencyError, MeasurementError
 from dayzero.stages.coverage import cover, with_exclusions
+from dayzero.stages.inventory import inventory_of
+from dayzero.stages.structure import read_spec
+from dayzero.stages.taxonomy import parse_taxonomy
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+TAXONOMY = parse_taxonomy(files("dayzero.platforms").joinpath("taxonomy.toml").read_text(encoding="utf-8"))
 CONFIGS = Path(__file__).parents[2] / "golden" / "configs"
 
 
@@ -108,6 +113,30 @@ def test_cpu_covers_everything_and_every_removed_operator_shows(name: str) -> No
             assert {row.kind for row in rows} == {CoverageKind.DECOMPOSED}
             assert all(part in rows[0].why for part in made_of[operator])
     assert gaps > len(names)
+
+
+@pytest.mark.parametrize("name", ["tiny_deepseek_v3", "tiny_llama", "tiny_qwen3_moe", "deepseek_v3_full"])
+def test_specification_and_trace_agree(name: str) -> None:
+    """Two independent readings of one configuration: ours, and what the library builds and runs."""
+    spec = read_spec((CONFIGS / f"{name}.json").read_bytes(), None, known=True)
+    found = inventory_of(spec, traced(name), TAXONOMY)
+    assert [finding.code for finding in found.findings if finding.code.startswith("inventory.")] == []
+    assert found.kernels and {kernel.name for kernel in found.kernels} <= TAXONOMY.names
+    assert sum(traced(name).parameters_by_component.values()) == spec.parameters.total_language
+    grouped = sum(use.count for use in found.graph if use.name == "aten._grouped_mm.default" and use.phase is Phase.DECODE)
+    assert grouped == 2 * sum(kernel.layers for kernel in found.kernels if kernel.name == "moe.routed")
+
+
+def test_a_wrong_specification_is_noticed() -> None:
+    dense = read_spec((CONFIGS / "tiny_llama.json").read_bytes(), None, known=True)
+    codes = {(f.code, f.subject) for f in inventory_of(dense, traced("tiny_deepseek_v3"), TAXONOMY).findings}
+    assert {("inventory.traced_not_predicted", "moe"), ("inventory.parameters_differ", "parameters")} <= codes
+
+
+def test_an_absurd_configuration_ends_in_time() -> None:
+    config = json.loads((CONFIGS / "tiny_llama.json").read_text()) | {"num_hidden_layers": 10_000_000}
+    with pytest.raises(MeasurementError, match="llama"):
+        SubprocessTracer().trace(json.dumps(config).encode(), timeout_s=20)
 
 
 def test_the_probe_tells_kernels_from_composites() -> None:

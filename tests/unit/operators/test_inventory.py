@@ -1,5 +1,6 @@
 """The inventory: kernels from a specification, the trace beside it, and what disagrees."""
 
+from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -108,8 +109,26 @@ def test_trace_and_specification_are_held_against_each_other() -> None:
     assert ("inventory.predicted_not_traced", "norm.rms") in codes
     assert ("inventory.traced_not_predicted", "moe") in codes
     assert ("inventory.traced_not_predicted", "norm.layer") in codes
-    agreeing = trace("aten.scaled_dot_product_attention.default", "aten.rsqrt.default")
+    agreeing = trace("aten.scaled_dot_product_attention.default", "aten.rsqrt.default", "aten.cos.default", "aten.silu.default")
     assert inventory_of(spec((GQA, GATED)), agreeing, TAXONOMY).findings == ()
+
+
+def test_parameters_are_held_against_each_other() -> None:
+    model = spec((GQA, GATED))
+    model = replace(model, parameters=replace(model.parameters, total_language=10))
+    names = ("aten.scaled_dot_product_attention.default", "aten.rsqrt.default", "aten.cos.default", "aten.silu.default")
+    (finding,) = inventory_of(
+        model, replace(trace(*names), parameters_by_component={"mlp": 12, "towers": 5}), TAXONOMY
+    ).findings
+    assert finding.code == "inventory.parameters_differ" and finding.numbers == {"built": 12, "stated": 10}
+    same = replace(trace(*names), parameters_by_component={"mlp": 10, "towers": 5})
+    assert inventory_of(model, same, TAXONOMY).findings == ()
+
+
+def test_the_cache_of_latent_attention_holds_the_latent() -> None:
+    found = inventory_of(spec((MLA, GATED)), None, TAXONOMY)
+    cache = next(kernel for kernel in found.kernels if kernel.name == "cache.append")
+    assert cache.constraints == {"kv_lora_rank": 512, "rope_head_dim": 64}
 
 
 def test_a_specification_without_layers_says_so() -> None:

@@ -1,10 +1,14 @@
 """The tracer's child process: `python -m dayzero.adapters.trace.child JOB.json ANSWER.json`."""
 
+import resource
 import sys
 from pathlib import Path
 
 from dayzero import codec
 from dayzero.adapters.trace.exchange import Refusal, TraceAnswer, TraceJob
+
+_MOST_MEMORY_BYTES = 8 << 30
+"""A configuration with absurd numbers ends here; the largest published ones take well under 1 GiB."""
 
 
 def answer_to(job: TraceJob) -> TraceAnswer:
@@ -27,6 +31,8 @@ def answer_to(job: TraceJob) -> TraceAnswer:
 def main() -> None:
     """Read the job, write the answer."""
     job = codec.load(TraceJob, Path(sys.argv[1]).read_bytes())
+    resource.setrlimit(resource.RLIMIT_CPU, (job.cpu_s, job.cpu_s))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
     Path(sys.argv[2]).write_bytes(codec.dump(answer_to(job)))
 
 

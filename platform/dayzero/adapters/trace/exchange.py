@@ -17,9 +17,13 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """What the child is asked: a configuration (JSON text), and whether equal layers may be traced once and counted."""
+    """What the child is asked: a configuration (JSON text), and whether equal layers may be traced once and counted.
+
+    `cpu_s` ends the child even when nobody is left to stop it.
+    """
 
     config: str
+    cpu_s: int
     fold_layers: bool = True
 
 

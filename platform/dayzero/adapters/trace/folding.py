@@ -35,7 +35,7 @@ def unfold_layers(model: Any) -> None:
 
 
 def _stacks(model: Any) -> list[Any]:
-    """The outermost lists of modules with at least two members of the same class: the layer stacks."""
+    """The outermost lists of more than two modules: the layer stacks."""
     found: list[Any] = []
     names: list[str] = []
     for name, module in model.named_modules():

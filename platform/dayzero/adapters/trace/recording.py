@@ -81,12 +81,10 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         inputs = _tensors((args, kwargs))
         out = self._answer(func, args, kwargs, inputs)
-        name = str(func)
-        if name.startswith("aten.") or "::" not in name:
-            outputs = _tensors(out)
-            # Inside a composite the FLOPs are the composite's, or they would be counted twice.
-            flops = 0 if self._recorder.inside_composite else _flops(func, args, kwargs, out)
-            self._recorder.note(name, inputs or outputs, flops, 0 if _is_view(func) else _bytes((*inputs, *outputs)))
+        outputs = _tensors(out)
+        # Inside a composite the FLOPs are the composite's, or they would be counted twice.
+        flops = 0 if self._recorder.inside_composite else _flops(func, args, kwargs, out)
+        self._recorder.note(str(func), inputs or outputs, flops, 0 if _is_view(func) else _bytes((*inputs, *outputs)))
         return out
 
     def _answer(self, func: Any, args: Any, kwargs: Any, inputs: Sequence[Any]) -> Any:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class SubprocessTracer:
 
     def _ask(self, folder: Path, config: bytes, model_type: str, timeout_s: float) -> TraceAnswer:
         job, answer, log = folder / "job.json", folder / "answer.json", folder / "log.txt"
-        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), self._fold_layers)))
+        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), ceil(timeout_s) + 1, self._fold_layers)))
         command = [self._python, "-P", "-m", "dayzero.adapters.trace.child", str(job), str(answer)]
         with log.open("wb") as sink:
             try:
