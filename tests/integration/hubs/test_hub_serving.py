@@ -70,12 +70,15 @@ def test_error_codes_of_the_hub(published: Published) -> None:
         f"/api/models/{REPO}/revision/nope": (404, "RevisionNotFound"),
         "/api/models/acme/nope": (404, "RepoNotFound"),
         f"/{REPO}/resolve/main/nope": (404, "EntryNotFound"),
+        f"/{REPO}/resolve/main/x%0d%0aSet-Cookie:a=b": (404, "EntryNotFound"),
+        f"/{REPO}/resolve/main/x%00": (404, "EntryNotFound"),
         f"/api/models/{REPO}/tree/main/nope": (404, "EntryNotFound"),
         "/api/whoami-v2": (401, "NoAccounts"),
     }
     for path, expected in asked.items():
         answer = httpx.get(published.url + path)
         assert (answer.status_code, answer.headers["X-Error-Code"]) == expected
+        assert "Set-Cookie" not in answer.headers
     assert httpx.get(f"{published.url}/api/models?sort=mood").status_code == 400
     assert httpx.get(f"{published.url}/api/models?limit=0").status_code == 422
     assert httpx.get(f"{published.url}/api/models?cursor=gone").status_code == 400

@@ -1,5 +1,6 @@
 """The hub's HTTP API: the routes that huggingface_hub's clients ask, over a folder."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import parse_qs, urlencode
@@ -53,7 +54,7 @@ def serve_app(folder: Path, state: Path | None = None) -> FastAPI:
 
 async def _refuse(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    headers = {"X-Error-Code": error.code, "X-Error-Message": error.message.encode("ascii", "replace").decode()}
+    headers = {"X-Error-Code": error.code, "X-Error-Message": re.sub(r"[^ -~]", "?", error.message)}
     return JSONResponse({"error": error.message}, error.status, headers)
 
 
