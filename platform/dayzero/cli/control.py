@@ -6,7 +6,7 @@ import uvicorn
 
 from dayzero import app
 from dayzero.adapters.prefect.ensure import ensure, is_complete
-from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator
+from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator, bury_unattended
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.settings import Settings, load_settings
@@ -25,6 +25,7 @@ def serve(settings: Settings) -> None:
     with app.control_plane(settings) as plane:
         orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=settings.orphan_after_s)
         restore(api_url, settings)
+        begin_anew(api_url)
         loops = Loops(
             [
                 Loop("watch", settings.poll_interval_s, lambda: app.poll_once(plane)),
@@ -62,6 +63,14 @@ def restore(api_url: str, settings: Settings) -> None:
     try:
         if not is_complete(api_url, settings.platforms):
             ensure(api_url, settings.platforms, poll_interval_s=settings.poll_interval_s)
+    except DayzeroError as error:
+        logger.warning("%s", error)
+
+
+def begin_anew(api_url: str) -> None:
+    """Tell the truth about runs that died with a former control plane."""
+    try:
+        bury_unattended(api_url)
     except DayzeroError as error:
         logger.warning("%s", error)
 

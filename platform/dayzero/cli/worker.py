@@ -72,9 +72,13 @@ def run_worker(settings: Settings, platform: str, prefect_api: str | None) -> No
     folder = settings.data_dir.expanduser().resolve()
     with only_one(folder):
         ledger = HttpLedger(settings.ledger_url, settings.worker_token.get_secret_value())
+        worker_id = own_id(folder)
+        known = ledger.manifest(platform)
+        if known is not None:
+            # Probing takes a while; what is known of this platform is enough to say that a worker is there.
+            ledger.worker_seen(worker_id, platform, known[1].fingerprint, settings.cpu_devices)
         manifest, stack = composition.manifest_probe(settings)
         ledger.put_manifest(manifest, stack)
-        worker_id = own_id(folder)
 
         def beat() -> None:
             ledger.worker_seen(worker_id, platform, stack.fingerprint, settings.cpu_devices)

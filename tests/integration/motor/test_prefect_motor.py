@@ -11,7 +11,7 @@ from prefect.states import Crashed, Running
 from dayzero.adapters.prefect.client import prefect_client
 from dayzero.adapters.prefect.ensure import AUTOMATION, ensure, is_complete
 from dayzero.adapters.prefect.names import CONTROL_POOL, adaptation_tag, pool_of
-from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator
+from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator, bury_unattended
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.domain.events import Event, EventKind
 from dayzero.domain.verdict import Mode
@@ -127,6 +127,17 @@ def test_a_run_that_never_claimed_is_replaced(prefect_api: str) -> None:
         client.set_flow_run_state(uuid.UUID(taken), Running(), force=True)
     assert patient.start(adaptation) == taken
     assert PrefectOrchestrator(prefect_api, ("cpu",), unclaimed_after_s=0.0).start(adaptation) != taken
+
+
+def test_what_died_with_a_former_control_plane_is_buried(prefect_api: str) -> None:
+    ensure(prefect_api, ("cpu",))
+    with prefect_client(prefect_api) as client:
+        deployment = client.read_deployment_by_name("watch/dayzero")
+        run = client.create_flow_run_from_deployment(deployment.id)
+        client.set_flow_run_state(run.id, Running(), force=True)
+        assert bury_unattended(prefect_api) >= 1
+        assert client.read_flow_run(run.id).state_type is StateType.CRASHED
+    assert bury_unattended(prefect_api) == 0
 
 
 def test_cancel_ends_what_waits(prefect_api: str) -> None:

@@ -7,7 +7,14 @@ from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.events.schemas.events import Event as PrefectEvent
@@ -16,7 +23,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed, Scheduled
 
 from dayzero.adapters.prefect.client import prefect_client
-from dayzero.adapters.prefect.ensure import ensure
+from dayzero.adapters.prefect.ensure import WITHOUT_PARAMETERS, ensure
 from dayzero.adapters.prefect.names import FLOW_OF_PURPOSE, adaptation_tag, deployment_of, run_name, run_tags, start_key
 from dayzero.domain.adaptation import Adaptation
 from dayzero.domain.events import Event
@@ -112,6 +119,20 @@ class PrefectOrchestrator:
             attempt = run.parameters.get("attempt")
             if isinstance(attempt, int) and attempt < adaptation.attempt and not _ended(run):
                 _bury(client, run, f"attempt {attempt} fell silent; attempt {adaptation.attempt} took over")
+
+
+def bury_unattended(api_url: str) -> int:
+    """Mark crashed what a former control plane left running or pending of its watch and reconcile flows; how many.
+
+    For the start of a control plane, before its worker: runs of adaptations are buried when their next attempt starts.
+    """
+    flows = FlowFilter(name=FlowFilterName(any_=sorted(WITHOUT_PARAMETERS)))
+    living = FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.PENDING])))
+    with prefect_client(api_url) as client:
+        left = client.read_flow_runs(flow_filter=flows, flow_run_filter=living, limit=RUN_LIMIT)
+        for run in left:
+            _bury(client, run, "its worker died with the control plane before this one")
+    return len(left)
 
 
 def ui_url(api_url: str) -> str:
