@@ -13,14 +13,14 @@ from dayzero.errors import DayzeroError
 from dayzero.settings import Settings
 
 
-def upgrade_database(settings: Settings) -> tuple[str | None, str]:
+def upgrade_database(settings: Settings) -> tuple[str | None, str | None]:
     """Bring the schema up; returns its revision and the one that is needed."""
     with database_url(settings) as url:
         upgrade(url)
         return current(url)
 
 
-def database_revision(settings: Settings) -> tuple[str | None, str]:
+def database_revision(settings: Settings) -> tuple[str | None, str | None]:
     """The schema's revision and the one that is needed."""
     with database_url(settings) as url:
         return current(url)

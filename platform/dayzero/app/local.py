@@ -8,14 +8,14 @@ from uuid import uuid4
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
-from dayzero.adapters.store.memory import MemoryLedger
+from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture
 from dayzero.app.planes import bench_on, control_bench, control_plane, known_platform, manifest_probe, modelling_library
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
-from dayzero.domain.release import HubKind, Release
+from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError, DayzeroError, DependencyError
 from dayzero.ports.ledger import Ledger
@@ -47,14 +47,14 @@ def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
         purpose=Purpose.ADAPT,
         release_id=str(uuid4()),
         content_id=release.content_id,
-        model=release.repo_id,
+        model=model_name(release),
         platform=profile.slug,
         mode=Mode.INFERENCE,
         state=AdaptationState.REQUESTED,
-        attempt=1,
+        attempt=0,
         requested_at=clock.now(),
     )
-    ledger = MemoryLedger(release, adaptation, settings.data_dir / "artifacts")
+    ledger = MemoryLedger(release, adaptation, settings.data_dir / "artifacts", clock)
     lease = ledger.claim(adaptation.id, 1, "this command")
     return LocalWork(bench_on(ledger, settings), lease, release)
 

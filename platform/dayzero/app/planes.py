@@ -17,13 +17,13 @@ from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.adapters.store.artifacts import FolderArtifacts
 from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.compatibility import SqlCompatibilityList
+from dayzero.adapters.store.connection import open_engine
 from dayzero.adapters.store.embedded import running
-from dayzero.adapters.store.engine import open_engine
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
 from dayzero.adapters.store.subscribers import SqlSubscribers
-from dayzero.adapters.store.watchbook import SqlWatchBook
+from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
@@ -79,12 +79,12 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
             yield Plane(
                 settings=settings,
                 clock=clock,
-                ledger=SqlLedger(engine, artifacts, clock),
+                ledger=SqlLedger(engine, clock, artifacts),
                 catalog=SqlCatalog(engine, clock),
                 watchbook=SqlWatchBook(engine, clock),
                 outbox=SqlOutbox(engine, clock),
                 subscribers=SqlSubscribers(engine, clock),
-                compatibility=SqlCompatibilityList(engine),
+                compatibility=SqlCompatibilityList(engine, clock),
                 workforce=SqlWorkforce(engine, clock),
                 artifacts=artifacts,
                 profiles=load_profiles(settings.platforms_dir),
@@ -108,7 +108,7 @@ def modelling_library() -> str | None:
 
 def bench_on(ledger: Ledger, settings: Settings) -> Bench:
     """A bench of this host's adapters around a ledger."""
-    work_dir = settings.data_dir / "work"
+    work_dir = settings.data_dir.resolve() / "work"
     memory_bytes = settings.check_memory_bytes or memory_limit_bytes()
     return Bench(
         ledger=ledger,

@@ -81,7 +81,7 @@ def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.Reco
     return reconciling.reconcile(plane.catalog, plane.workforce, orchestrator, plane.clock, patience)
 
 
-def poll_once(plane: Plane) -> watch.PollReport:
+def poll_once(plane: Plane) -> tuple[watch.PollReport, ...]:
     """One poll of every enabled source."""
     return watch.poll_all(plane.watchbook, lambda source: hub_for(source, plane.settings), plane.settings.platforms)
 

@@ -24,7 +24,7 @@ def current(json: Json = False) -> None:
     _show(dayzero.database_revision(load_settings()), json)
 
 
-def _show(revision: tuple[str | None, str], json: bool) -> None:
+def _show(revision: tuple[str | None, str | None], json: bool) -> None:
     found, head = revision
     if json:
         print_document({"schema": "dayzero.database/1", "revision": found, "head": head})

@@ -14,10 +14,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for function in (models.inspect, models.ops, models.plan, models.fetch, models.verify, models.adapt):
-    app.command()(function)
-for function in (health.doctor, health.status, demo.demo, up.up):
-    app.command()(function)
+app.command()(models.inspect)
+app.command()(models.ops)
+app.command()(models.plan)
+app.command()(models.fetch)
+app.command()(models.verify)
+app.command()(models.adapt)
+app.command()(health.doctor)
+app.command()(health.status)
+app.command()(demo.demo)
+app.command()(up.up)
 for name, group in (
     ("watch", watch.app),
     ("run", run.app),

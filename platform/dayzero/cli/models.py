@@ -98,10 +98,8 @@ def plan(
     work = app.local_work(settings, model, platform)
     bench = replace(work.bench, degrees=degrees)
     started_s = bench.clock.monotonic_s()
-    exact = _has_weights(work.release)
-    kept = (weights.exact_plan if exact else prestaging.first_plan)(bench, work.lease)
+    report = (weights.exact_plan if _has_weights(work.release) else prestaging.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s
-    report = kept.noun if exact or degrees is None else weights.asked_plan(kept.noun, degrees)
     if json:
         print_document(plan_document(report, search_s))
     else:

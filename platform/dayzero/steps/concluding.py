@@ -58,13 +58,13 @@ def found_by(bench: Bench, lease: Lease) -> Found:
     plan = newest.get("plan.weights") or newest.get("plan")
     spec = newest.get("structure.weights") or newest.get("structure")
     generation = _noun(newest.get("observe.generation"), GenerationObserved)
-    culprits = _noun(newest.get("culprits"), Culprits)
+    culprits = [load(Culprits, stored.document) for stage, stored in newest.items() if stage.startswith("culprits.")]
     bundle = newest.get("bundle")
     return Found(
         spec=_noun(spec, ModelSpec),
         coverage=_noun(newest.get("coverage"), CoverageReport),
         plan=_noun(plan, PlanReport),
-        culprits=culprits.found if culprits else (),
+        culprits=tuple(culprit for kept in culprits for culprit in kept.found),
         sample_text=generation.text if generation else None,
         bundle=load(str, bundle.document) if bundle else None,
     )

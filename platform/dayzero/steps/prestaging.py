@@ -127,9 +127,9 @@ def coverage(bench: Bench, lease: Lease) -> Kept[CoverageReport]:
     return keep(bench.ledger, lease, key, CoverageReport, lambda: cover(needed, manifest))
 
 
-def device_memory_bytes(bench: Bench) -> int | None:
-    """Memory of one device of the host, where a device is a share of it (the cpu platform)."""
-    return None if bench.limits.memory_bytes is None else bench.limits.memory_bytes // bench.devices
+def memory_limit_bytes(bench: Bench, profile: PlatformProfile) -> int | None:
+    """This host's memory where the platform is its processor; None elsewhere, for the profile says what a device has."""
+    return bench.limits.memory_bytes if profile.torch_device == "cpu" else None
 
 
 def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
@@ -137,14 +137,22 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     subject = subject_of(bench, lease)
     spec = structure(bench, lease).noun
     workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
-    limit = device_memory_bytes(bench)
-    key = result_key("plan", 1, spec, subject.profile.figures_digest, workload, bench.devices, limit)
+    limit = memory_limit_bytes(bench, subject.profile)
+    key = result_key("plan", 1, spec, subject.profile.figures_digest, workload, bench.devices, limit, bench.degrees)
     return keep(
         bench.ledger,
         lease,
         key,
         PlanReport,
-        lambda: plan_for(spec, None, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit),
+        lambda: plan_for(
+            spec,
+            None,
+            subject.profile,
+            workload,
+            devices=bench.devices,
+            memory_limit_bytes=limit,
+            fixed=bench.degrees,
+        ),
     )
 
 

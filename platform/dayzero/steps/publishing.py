@@ -3,13 +3,14 @@
 import gzip
 import io
 import tarfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.entry import DayZeroClock
-from dayzero.domain.reports import StepReport
+from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
@@ -69,7 +70,9 @@ def archive(files: tuple[BundleFile, ...]) -> bytes:
 def bundle_step(bench: Bench, lease: Lease) -> StepReport:
     """Pack the bundle and list what is in it."""
     kept = bundle(bench, lease)
-    rows = tuple({"file": file.path, "bytes": len(file.text.encode())} for file in bundle_files(bench, lease))
+    rows: tuple[Mapping[str, Cell], ...] = tuple(
+        {"file": file.path, "bytes": len(file.text.encode())} for file in bundle_files(bench, lease)
+    )
     return StepReport("bundle", f"{len(rows)} files, artifact {kept.noun[:12]}", kept.reused, rows)
 
 

@@ -1,14 +1,15 @@
 """Steps on the day: what the headers say, the exact plan, and the bytes on the worker's disk."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees, PlanReport, Rejection, Workload
+from dayzero.domain.plan import Degrees, PlanReport, Workload
 from dayzero.domain.release import FileRole, HubKind, Release
-from dayzero.domain.reports import StepReport
+from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
@@ -20,7 +21,7 @@ from dayzero.stages.structure import read_spec
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
-from dayzero.steps.prestaging import configuration, device_memory_bytes, plan_headline, plan_rows, subject_of
+from dayzero.steps.prestaging import configuration, memory_limit_bytes, plan_headline, plan_rows, subject_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +81,25 @@ def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     spec = full_structure(bench, lease).noun
     index = headers(bench, lease).noun
     workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
-    limit = device_memory_bytes(bench)
-    key = result_key("plan.weights", 1, spec, index, subject.profile.figures_digest, workload, bench.devices, limit)
-    key = key if bench.degrees is None else result_key("plan.weights", 1, key, bench.degrees)
-
-    def compute() -> PlanReport:
-        report = plan_for(spec, index, subject.profile, workload, devices=bench.devices, memory_limit_bytes=limit)
-        return report if bench.degrees is None else asked_plan(report, bench.degrees)
-
-    return keep(bench.ledger, lease, key, PlanReport, compute)
-
-
-def asked_plan(report: PlanReport, degrees: Degrees) -> PlanReport:
-    """The report with the asked plan as its choice; none, with the reason among the rejected, when it does not fit."""
-    fitting = [plan for plan in (report.plan, *report.alternatives) if plan is not None]
-    chosen = [plan for plan in fitting if plan.degrees == degrees]
-    if chosen:
-        others = tuple(plan for plan in fitting if plan.degrees != degrees)
-        return replace(report, plan=chosen[0], alternatives=others)
-    why = tuple(no for no in report.rejected if no.degrees == degrees)
-    unknown = Rejection(degrees, "request", f"{degrees} is no plan for the {report.workload.devices} devices that there are")
-    return replace(report, plan=None, alternatives=tuple(fitting), rejected=why or (unknown,))
+    limit = memory_limit_bytes(bench, subject.profile)
+    key = result_key(
+        "plan.weights", 1, spec, index, subject.profile.figures_digest, workload, bench.devices, limit, bench.degrees
+    )
+    return keep(
+        bench.ledger,
+        lease,
+        key,
+        PlanReport,
+        lambda: plan_for(
+            spec,
+            index,
+            subject.profile,
+            workload,
+            devices=bench.devices,
+            memory_limit_bytes=limit,
+            fixed=bench.degrees,
+        ),
+    )
 
 
 def agreed_plan(bench: Bench, lease: Lease) -> PlanReport:
@@ -174,7 +173,7 @@ def shard_step(bench: Bench, lease: Lease) -> StepReport:
     manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
     kept = keep(bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest)
     bench.ledger.put_check(weights_check(agreed_plan(bench, lease), manifest), lease)
-    rows = tuple(
+    rows: tuple[Mapping[str, Cell], ...] = tuple(
         {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": (file.sha256 or "")[:12]}
         for file in manifest.files
     )

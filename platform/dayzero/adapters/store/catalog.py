@@ -105,6 +105,27 @@ class SqlCatalog:
             _write_end(session, row, model, now, {} if appended is None else entry_fields(appended))
             return adaptation_of(row, model)
 
+    def hold(self, adaptation_id: str, reason: str) -> Adaptation:
+        """Block a requested adaptation that cannot start yet, with the reason; one that runs or has ended is left alone."""
+        with transaction(self._engine) as session:
+            row, model = adaptation_row(session, adaptation_id, lock=True)
+            if row.state == AdaptationState.REQUESTED.value:
+                row.state, row.reason, row.finished_at = AdaptationState.BLOCKED.value, reason, self._clock.now()
+            return adaptation_of(row, model)
+
+    def resume(self, platform: str, reason: str) -> Sequence[Adaptation]:
+        """Request again every adaptation of the platform that is blocked for exactly this reason."""
+        with transaction(self._engine) as session:
+            query = adaptations_query().where(
+                AdaptationRow.platform == platform,
+                AdaptationRow.state == AdaptationState.BLOCKED.value,
+                AdaptationRow.reason == reason,
+            )
+            found = session.execute(query.with_for_update(of=AdaptationRow, skip_locked=True)).all()
+            for row, _ in found:
+                row.state, row.reason, row.finished_at = AdaptationState.REQUESTED.value, None, None
+            return [adaptation_of(row, model) for row, model in found]
+
     def cancel(self, adaptation_id: str) -> Adaptation:
         """Cancel: whoever holds it can write nothing more; what has ended stays as it ended. NotFoundError."""
         with transaction(self._engine) as session:

@@ -1,25 +1,13 @@
 """Which model a release belongs to: known by its repository, by its weights, or by its name."""
 
 from datetime import datetime
-from pathlib import PurePath
 from uuid import uuid4
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.tables import ModelAliasRow, ModelRow, ReleaseRow
-from dayzero.domain.release import HubKind, Release, ReleaseStage
-
-
-def model_name(release: Release) -> str:
-    """The name of a release's model: the repository id, or for a folder or a configuration file the folder's name."""
-    if release.hub not in (HubKind.DIRECTORY, HubKind.CONFIG):
-        return release.repo_id
-    path = PurePath(release.repo_id)
-    if path.name == "config.json":
-        path = path.parent
-    name = path.name.removesuffix(".json") if release.hub is HubKind.CONFIG else path.name
-    return name or release.repo_id
+from dayzero.domain.release import HubKind, Release, ReleaseStage, model_name
 
 
 def model_of(session: Session, release: Release, now: datetime) -> ModelRow:

@@ -1,0 +1,39 @@
+"""The pipeline as data: which steps a purpose has, in order, and where each runs."""
+
+from collections.abc import Mapping
+
+from dayzero.domain.adaptation import Purpose
+from dayzero.steps import prestaging, publishing, verifying, weights
+from dayzero.steps.concluding import Outcome, conclude, stop
+from dayzero.steps.contract import Place, Step
+
+__all__ = ["OBSERVING", "STEPS", "Outcome", "conclude", "stop"]
+
+PRESTAGING = (
+    Step("structure", "Structure", Place.CONTROL, prestaging.structure_step),
+    Step("inventory", "Operator inventory", Place.CONTROL, prestaging.inventory_step),
+    Step("coverage", "Operator coverage", Place.CONTROL, prestaging.coverage_step),
+    Step("plan", "First plan", Place.CONTROL, prestaging.first_plan_step),
+)
+
+OBSERVING = (
+    Step("operators", "Operators against float64", Place.PLATFORM, verifying.operators_step),
+    Step("layers", "Layers, three ways", Place.PLATFORM, verifying.layers_step),
+    Step("perplexity", "Perplexity", Place.PLATFORM, verifying.perplexity_step),
+    Step("parallel", "Parallel run from the shards", Place.PLATFORM, verifying.parallel_step),
+    Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
+)
+
+STEPS: Mapping[Purpose, tuple[Step, ...]] = {
+    Purpose.PRESTAGE: PRESTAGING,
+    Purpose.ADAPT: (
+        *PRESTAGING,
+        Step("headers", "Tensor headers", Place.CONTROL, weights.headers_step),
+        Step("plan-weights", "Exact plan", Place.CONTROL, weights.exact_plan_step),
+        Step("fetch", "Fetch", Place.PLATFORM, weights.fetch_step),
+        Step("shard", "Shard", Place.PLATFORM, weights.shard_step),
+        *OBSERVING,
+        Step("bundle", "Bundle", Place.PUBLISH, publishing.bundle_step),
+        Step("image", "Image", Place.PUBLISH, publishing.image_step),
+    ),
+}

@@ -1,0 +1,150 @@
+"""Steps on the platform: observe in an isolated process, judge, and record."""
+
+from dataclasses import replace
+
+from dayzero.codec import dump, load
+from dayzero.domain.adaptation import Lease
+from dayzero.domain.plan import Degrees
+from dayzero.domain.reports import StepReport
+from dayzero.domain.results import ResultKey, result_key
+from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
+from dayzero.domain.verdict import Check, Verdict
+from dayzero.registry import settings_for
+from dayzero.stages import judging
+from dayzero.steps.concluding import Culprits
+from dayzero.steps.contract import Bench
+from dayzero.steps.prestaging import subject_of
+from dayzero.steps.weights import chosen_degrees, full_structure, place_of, require_library_code
+
+OBSERVER_VERSION = 1
+"""Version of what the child processes observe; a change of what is measured is a new one."""
+
+DOCUMENT_TYPE = "application/json"
+
+
+def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequest:
+    """The request of one observation of the adaptation's model; the parallel one carries the plan and the shards."""
+    subject = subject_of(bench, lease)
+    spec = full_structure(bench, lease).noun
+    require_library_code(bench, subject.release, spec)
+    place = place_of(bench, lease)
+    parallel = observation is Observation.PARALLEL
+    return RunRequest(
+        observation=observation,
+        platform=subject.profile.slug,
+        model_dir=str(place.model_dir),
+        shards_dir=str(place.shards_dir) if parallel else None,
+        degrees=chosen_degrees(bench, lease) if parallel else Degrees(),
+        custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
+        options={"compile": bench.compile_target},
+    )
+
+
+def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
+    """What an observation depends on: the release's content, the stack, the request without this host's paths."""
+    content_id = subject_of(bench, lease).release.content_id
+    asked = replace(request, model_dir=None, shards_dir=None)
+    stack = bench.runner.stack()
+    return result_key(f"observe.{request.observation.value}", OBSERVER_VERSION, content_id, stack.components, asked)
+
+
+def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
+    """Observe (or find what was observed), judge, and record checks, measurements and culprits with their evidence."""
+    request = request_for(bench, lease, observation)
+    outcome, reused = _outcome(bench, lease, request)
+    evidence = _evidence(bench, lease, request, outcome)
+    judged = judging.judge(request, outcome, load, bench.limits, evidence)
+    for check in judged.checks:
+        bench.ledger.put_check(check, lease)
+    for measurement in judged.measurements:
+        bench.ledger.put_measurement(measurement, lease)
+    if outcome.end is RunEnd.COMPLETED:
+        _keep_culprits(bench, lease, request, judged)
+    else:
+        bench.ledger.log(lease, f"{observation.value}: {outcome.log_tail[-1000:]}")
+    return _report(observation, judged, reused)
+
+
+def _outcome(bench: Bench, lease: Lease, request: RunRequest) -> tuple[RunOutcome, bool]:
+    key = key_of(bench, lease, request)
+    found = bench.ledger.find_result(key)
+    if found is not None:
+        bench.ledger.link_result(found, lease)
+        return RunOutcome(RunEnd.COMPLETED, found.document, "", "", 0.0, None), True
+    outcome = bench.runner.run(request, bench.limits)
+    if outcome.end is RunEnd.COMPLETED:
+        bench.ledger.put_result(key, outcome.document, lease)
+    return outcome, False
+
+
+def _evidence(bench: Bench, lease: Lease, request: RunRequest, outcome: RunOutcome) -> tuple[str, ...]:
+    data, kind, name = outcome.document, DOCUMENT_TYPE, f"{request.observation.value}.json"
+    if outcome.end is not RunEnd.COMPLETED:
+        data, kind, name = outcome.log_tail.encode(), "text/plain", f"{request.observation.value}.log"
+    return (bench.ledger.put_artifact(data, media_type=kind, name=name, lease=lease),) if data else ()
+
+
+def _keep_culprits(bench: Bench, lease: Lease, request: RunRequest, judged: judging.Judged) -> None:
+    """Culprits are kept beside the checks: one result an observation, read again when the entry is derived."""
+    key = result_key(f"culprits.{request.observation.value}", OBSERVER_VERSION, key_of(bench, lease, request), judging.METHOD)
+    bench.ledger.put_result(key, dump(Culprits(judged.culprits)), lease)
+
+
+def _report(observation: Observation, judged: judging.Judged, reused: bool) -> StepReport:
+    worst = min(judged.checks, key=lambda check: _SEVERITY.index(check.verdict))
+    notes = tuple(
+        f"culprit: {item.module} ({item.operator}) {item.error:.3g} > {item.tolerance:.3g}" for item in judged.culprits
+    )
+    return StepReport(
+        observation.value,
+        f"{worst.verdict.value}: {worst.reason}",
+        reused,
+        tuple(_row(check) for check in judged.checks),
+        notes,
+    )
+
+
+_SEVERITY = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN, Verdict.PASS)
+
+
+def _row(check: Check) -> dict[str, str | int | float | None]:
+    return {
+        "check": check.check,
+        "verdict": check.verdict.value,
+        "measured": check.measured,
+        "tolerance": check.tolerance,
+        "n": check.n,
+        "reason": check.reason,
+    }
+
+
+def operators_step(bench: Bench, lease: Lease) -> StepReport:
+    """Each distinct operator of a real forward against float64."""
+    return observe(bench, lease, Observation.OPERATORS)
+
+
+def layers_step(bench: Bench, lease: Lease) -> StepReport:
+    """Each layer three ways."""
+    return observe(bench, lease, Observation.LAYERS)
+
+
+def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
+    """Perplexity of the packaged text."""
+    return observe(bench, lease, Observation.PERPLEXITY)
+
+
+def parallel_step(bench: Bench, lease: Lease) -> StepReport:
+    """The plan's ranks from their shards; a plan of one device has nothing to compare and is not_run."""
+    degrees = chosen_degrees(bench, lease)
+    if degrees.world > 1:
+        return observe(bench, lease, Observation.PARALLEL)
+    reason = "the plan takes one device, so there is no parallel run to compare"
+    checks = judging.not_run(Observation.PARALLEL, str(degrees), reason)
+    for check in checks:
+        bench.ledger.put_check(check, lease)
+    return StepReport("parallel", f"not_run: {reason}", False, tuple(_row(check) for check in checks))
+
+
+def generation_step(bench: Bench, lease: Lease) -> StepReport:
+    """Load, preprocess, forward, postprocess: a real completion, timed."""
+    return observe(bench, lease, Observation.GENERATION)
