@@ -70,7 +70,7 @@ def test_error_codes_of_the_hub(published: Published) -> None:
         f"/api/models/{REPO}/revision/nope": (404, "RevisionNotFound"),
         "/api/models/acme/nope": (404, "RepoNotFound"),
         f"/{REPO}/resolve/main/nope": (404, "EntryNotFound"),
-        f"/{REPO}/resolve/main/x%0d%0aSet-Cookie:a=b": (404, "EntryNotFound"),
+        f"/{REPO}/resolve/main/x%0d%0bSet-Cookie:a=b": (404, "EntryNotFound"),
         f"/{REPO}/resolve/main/x%00": (404, "EntryNotFound"),
         f"/api/models/{REPO}/tree/main/nope": (404, "EntryNotFound"),
         "/api/whoami-v2": (401, "NoAccounts"),
