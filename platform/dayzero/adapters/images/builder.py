@@ -57,6 +57,14 @@ class DockerImageBuilder:
         finally:
             client.close()
 
+    def version(self) -> str:
+        """The engine that answers, by name and version; UnavailableError when none does."""
+        client = _engine(docker_sdk())
+        try:
+            return f"Docker {client.version()['Version']}"
+        finally:
+            client.close()
+
     def _built(self, docker: Any, client: "DockerClient", context: Path, tag: str) -> str:
         from requests.exceptions import RequestException
 
