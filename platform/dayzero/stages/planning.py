@@ -20,6 +20,7 @@ from dayzero.stages.layout import (
     weight_shares,
 )
 from dayzero.stages.layout_constraints import violations
+from dayzero.stages.layout_names import Part
 from dayzero.stages.memory import ASSUMPTIONS, budgets_of
 from dayzero.stages.planning_estimates import estimates_of, missing_figures
 from dayzero.stages.planning_index import predicted_index
@@ -46,6 +47,8 @@ def plan_for(
     """
     if not 1 <= devices <= MAX_DEVICES:
         raise BadInputError(f"{devices} devices cannot be planned for; give from 1 to {MAX_DEVICES}.")
+    if fixed is not None and min(fixed.tp, fixed.pp, fixed.ep, fixed.dp) < 1:
+        raise BadInputError(f"tp {fixed.tp}, pp {fixed.pp}, ep {fixed.ep}, dp {fixed.dp}: every degree is at least 1.")
     known = index if index is not None and index.tensors else predicted_index(spec)
     judge = _Judge(spec, profile, workload, memory_limit_bytes, group_tensors(spec, known) if known else None)
     candidates = (fixed,) if fixed is not None else tuple(_candidates(spec, devices))
@@ -176,7 +179,7 @@ def _findings(judge: _Judge, plans: list[ParallelPlan]) -> Iterator[Finding]:
     for assumption in ASSUMPTIONS:
         yield Finding(f"plan.assumed.{assumption.field}", assumption.field, f"{assumption.field}: {assumption.value} "
                       f"({assumption.why})", Severity.NOTE)  # fmt: skip
-    if judge.spec.predict_layers and judge.groups is not None:
+    if any(group.place.part is Part.PREDICTION for group in judge.groups or ()):
         yield Finding("plan.prediction_layers", "weights", "multi-token-prediction layers of the checkpoint are counted in the "
                       "weights of the last stage", Severity.NOTE)  # fmt: skip
     if plans:

@@ -100,6 +100,25 @@ def test_fixed_degrees_beyond_the_devices() -> None:
     assert [r.reason for r in report.rejected] == ["tp4 takes 4 devices; there are 2"]
 
 
+def test_degrees_below_one() -> None:
+    with pytest.raises(BadInputError, match="tp 0, pp 1, ep 1, dp 1: every degree is at least 1"):
+        plan(DEEPSEEK, 2, fixed=Degrees(tp=0))
+
+
+def test_draft_layers_of_the_checkpoint_are_named_in_the_plan() -> None:
+    index = index_for(DEEPSEEK)
+    draft = [replace(header, name=header.name.replace("layers.3.", "layers.4.")) for header in index.tensors
+             if "layers.3." in header.name]  # fmt: skip
+    with_draft = replace(index, tensors=(*index.tensors, *draft))
+    spec = spec_for({**DEEPSEEK, "num_nextn_predict_layers": 1}, with_draft)
+    report = plan_for(spec, with_draft, BARE, SHORT, devices=2, memory_limit_bytes=None, fixed=Degrees(pp=2))
+    assert "plan.prediction_layers" in {finding.code for finding in report.findings}
+    assert report.plan is not None
+    assert sum(budget.items_bytes["weights"] for budget in report.plan.memory) == with_draft.weight_bytes
+    assert spec.parameters.by_component["multi_token_prediction"] > 0
+    assert spec.parameters.total_language == spec_for(DEEPSEEK).parameters.total_language
+
+
 @pytest.mark.parametrize("devices", [0, -1, 10**9])
 def test_absurd_devices(devices: int) -> None:
     with pytest.raises(BadInputError, match="devices cannot be planned for"):
