@@ -116,10 +116,10 @@ def _completed(
 def _unfinished(
     request: RunRequest, outcome: RunOutcome, limits: RunLimits | None, rung: str, evidence: tuple[str, ...]
 ) -> tuple[Check, ...]:
-    """A crash, hang or refusal measured nothing: error. Out of memory is a measured failure of the peak, error elsewhere."""
+    """A crash, hang or refusal measured nothing: error. Out of memory is a measured failure where the peak is judged."""
     reason = f"{request.observation.value} run {outcome.end.value.replace('_', ' ')}: {outcome.reason}"
     checks = _all(request, rung, Verdict.ERROR, reason, evidence)
-    if outcome.end is not RunEnd.OUT_OF_MEMORY:
+    if outcome.end is not RunEnd.OUT_OF_MEMORY or all(check.check != CheckName.MEMORY_PEAK for check in checks):
         return checks
     limit = limits.memory_bytes if limits else None
     peak = Check(

@@ -8,9 +8,9 @@ import torch
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, finite
-from dayzero.adapters.runners.observe_perplexity import final_norm
+from dayzero.adapters.runners.heads import wide_logits
 from dayzero.adapters.runners.process_memory import own_peak_bytes
-from dayzero.adapters.runners.three_ways import layer_calls, make_target, path_of, reference_dtype, run_wide, widened
+from dayzero.adapters.runners.three_ways import make_target, path_of, reference_dtype
 from dayzero.domain.observations import GenerationObserved
 from dayzero.domain.runs import RunRequest
 
@@ -156,18 +156,8 @@ def _compare(native: Any, ids: torch.Tensor, tokens: list[int], dtype: torch.dty
     if parted.position is None:
         return parted
     parted.reference = chosen[parted.position]
-    exact = _wide_logits(native, whole, dtype)[ids.shape[1] - 1 + parted.position]
+    exact = wide_logits(native, whole, reference_dtype(dtype))[ids.shape[1] - 1 + parted.position]
     here = plain[parted.position].to(exact.dtype)
     parted.margin = finite(float(exact.max() - exact[tokens[parted.position]]))
     parted.noise = finite(float((here - exact).abs().max()))
     return parted
-
-
-def _wide_logits(native: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    wide = reference_dtype(dtype)
-    hidden, kwargs = layer_calls(native, ids, wide)
-    for layer, given in zip(loading.decoder_layers(native)[1], kwargs, strict=True):
-        hidden = run_wide(widened(layer, wide), hidden, given)
-    with torch.no_grad():
-        logits: torch.Tensor = widened(native.get_output_embeddings(), wide)(widened(final_norm(native), wide)(hidden))
-    return logits[0]

@@ -7,16 +7,8 @@ import torch
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, finite
-from dayzero.adapters.runners.three_ways import (
-    compile_target,
-    in_precision,
-    layer_calls,
-    make_target,
-    reference_dtype,
-    run_layer,
-    run_wide,
-    widened,
-)
+from dayzero.adapters.runners.heads import head_logits, wide_logits
+from dayzero.adapters.runners.three_ways import compile_target, layer_calls, make_target, reference_dtype, run_layer
 from dayzero.domain.observations import PerplexityObserved
 from dayzero.domain.runs import RunRequest
 
@@ -43,7 +35,8 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     with loading.plugins_installed(patched, request):
         target = compile_target(native, patched, request, layer_calls(patched, windows[0], dtype))
         logits = [_three(native, target.model, target.layers, ids, dtype) for ids in windows]
-    columns = [torch.cat(parts) for parts in zip(*(_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)))]
+    figures = [_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)]
+    columns = [torch.cat(parts) for parts in zip(*figures, strict=True)]
     nll_wide, nll_native, nll_target, kl_native, kl_target, agree = columns
     difference = nll_target - nll_native
     count = difference.numel()
@@ -72,38 +65,13 @@ def _three(
     native: Any, target: Any, target_layers: list[Any], ids: torch.Tensor, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
     """Logits [tokens, vocabulary] of the higher precision (a widened layer at a time), the native dtype and the target."""
-    wide = reference_dtype(dtype)
-    hidden, kwargs = layer_calls(native, ids, wide)
-    for layer, given in zip(loading.decoder_layers(native)[1], kwargs, strict=True):
-        hidden = run_wide(widened(layer, wide), hidden, given)
-    exact = _head(native, hidden, wide)
+    exact = wide_logits(native, ids, reference_dtype(dtype))
     with torch.no_grad():
         plain = native(ids, use_cache=False).logits[0]
     hidden, kwargs = layer_calls(target, ids, dtype)
     for layer, given in zip(target_layers, kwargs, strict=True):
         hidden = run_layer(layer, hidden, given)
-    return exact, plain, _head(target, hidden, dtype)
-
-
-def _head(model: Any, hidden: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Final norm, head, and the cap on logits where the configuration has one."""
-    norm, head = final_norm(model), model.get_output_embeddings()
-    with torch.no_grad(), in_precision(dtype):
-        if dtype is not next(model.parameters()).dtype:
-            norm, head = widened(norm, dtype), widened(head, dtype)
-        logits = head(norm(hidden))
-    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    return torch.tanh(logits[0] / cap) * cap if cap else logits[0]
-
-
-def final_norm(model: Any) -> Any:
-    """The norm beside the list of layers."""
-    path = loading.decoder_layers(model)[0].rpartition(".")[0]
-    parent = model.get_submodule(path) if path else model
-    for name in ("norm", "final_layernorm", "ln_f", "norm_f"):
-        if hasattr(parent, name):
-            return getattr(parent, name)
-    raise loading.BlockedError("no final norm was found beside the layers.", remedy="This architecture needs its own recipe.")
+    return exact, plain, head_logits(target, hidden)
 
 
 def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -1,0 +1,38 @@
+"""From the last layer's hidden states to logits, in any precision."""
+
+from typing import Any
+
+import torch
+
+from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.three_ways import in_precision, layer_calls, run_wide, widened
+from dayzero.errors import BlockedError
+
+
+def final_norm(model: Any) -> Any:
+    """The norm beside the list of layers; BlockedError when there is none by a known name."""
+    path = loading.decoder_layers(model)[0].rpartition(".")[0]
+    parent = model.get_submodule(path) if path else model
+    for name in ("norm", "final_layernorm", "ln_f", "norm_f"):
+        if hasattr(parent, name):
+            return getattr(parent, name)
+    raise BlockedError("no final norm was found beside the layers.", remedy="This architecture needs its own recipe.")
+
+
+def head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Logits [tokens, vocabulary]: final norm, head, and the cap on logits where the configuration has one."""
+    norm, head = final_norm(model), model.get_output_embeddings()
+    if hidden.dtype is not head.weight.dtype:
+        norm, head = widened(norm, hidden.dtype), widened(head, hidden.dtype)
+    with torch.no_grad(), in_precision(hidden.dtype):
+        logits: torch.Tensor = head(norm(hidden))[0]
+    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    return torch.tanh(logits / cap) * cap if cap else logits
+
+
+def wide_logits(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Logits [tokens, vocabulary] of the model in the wider dtype, one widened layer in memory at a time."""
+    hidden, kwargs = layer_calls(model, ids, dtype)
+    for layer, given in zip(loading.decoder_layers(model)[1], kwargs, strict=True):
+        hidden = run_wide(widened(layer, dtype), hidden, given)
+    return head_logits(model, hidden)

@@ -1,0 +1,25 @@
+"""What a rank is told, and what it answers with beside its logits."""
+
+from dataclasses import dataclass
+
+from dayzero.domain.plan import Degrees
+
+
+@dataclass(frozen=True, slots=True)
+class RankTask:
+    """One rank's job. Paths are absolute; `meeting` is the file over which the ranks find each other.
+
+    `skip_all_reduce` plants a fault: the first sum over ranks in this layer is left out.
+    """
+
+    rank: int
+    degrees: Degrees
+    model_dir: str
+    shards_dir: str
+    tokens: tuple[int, ...]
+    dtype: str
+    meeting: str
+    logits: str
+    answer: str
+    timeout_s: float
+    skip_all_reduce: int | None = None
