@@ -19,6 +19,7 @@ from dayzero.stages.layout_partition import (
     PartitionKind,
     coordinates_of,
     experts_of,
+    held_at,
     owners_of,
     partition_at,
     partition_of,
@@ -43,7 +44,11 @@ def lay_out(content_id: str, spec: ModelSpec, index: CheckpointIndex, degrees: D
         reasons = "; ".join(rejection.reason for rejection in refused)
         raise BadInputError(f"the weights cannot be laid out for {degrees}: {reasons}.", remedy="Take a plan that fits.")
     placed = [(header, place_of(header.name, len(spec.layers) or None)) for header in index.tensors]
-    files = tuple(_rank_file(rank, placed, spec, degrees) for rank in range(degrees.world))
+    divided = [_Divided(header, place, shared := partition_at(place, spec, degrees), cut(header, place, shared, spec))
+               for header, place in placed]  # fmt: skip
+    # Wide elements first, so that each tensor starts at a multiple of its element size.
+    divided.sort(key=lambda tensor: (-DTYPE_BITS[tensor.header.dtype], tensor.header.name))
+    files = tuple(_rank_file(rank, divided, spec, degrees) for rank in range(degrees.world))
     return ShardManifest(content_id, degrees, files)
 
 
@@ -76,16 +81,29 @@ def shard_header(tensors: Iterable[ShardTensor], rank: int, degrees: Degrees) ->
     return len(text).to_bytes(8, "little") + text
 
 
-def _rank_file(rank: int, placed: list[tuple[TensorHeader, TensorPlace]], spec: ModelSpec, degrees: Degrees) -> ShardFile:
-    held: list[tuple[TensorHeader, Cut]] = []
-    for header, place in placed:
-        partition = partition_at(place, spec, degrees, rank)
-        if partition.kind is not PartitionKind.ABSENT:
-            held.append((header, cut(header, place, partition, spec)))
-    # Wide elements first, so that each tensor starts at a multiple of its element size.
-    held.sort(key=lambda pair: (-DTYPE_BITS[pair[0].dtype], pair[0].name))
-    tensors = [ShardTensor(header.name, header.dtype, part.shape, part.dim, part.start, part.stop, header.file, 0,
-                           part.size_bytes) for header, part in held]  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """A tensor, its partition over all ranks, and the slice of the first part."""
+
+    header: TensorHeader
+    place: TensorPlace
+    shared: Partition
+    first: Cut
+
+
+def _rank_file(rank: int, divided: list[_Divided], spec: ModelSpec, degrees: Degrees) -> ShardFile:
+    here = coordinates_of(rank, degrees)
+    tensors = []
+    for whole in divided:
+        held = held_at(whole.shared, whole.place, spec, degrees, here)
+        if held.kind is PartitionKind.ABSENT:
+            continue
+        header, first = whole.header, whole.first
+        ahead = held.part * (first.stop - first.start) if first.dim is not None else 0
+        tensors.append(
+            ShardTensor(header.name, header.dtype, first.shape, first.dim, first.start + ahead, first.stop + ahead,
+                        header.file, 0, first.size_bytes)
+        )  # fmt: skip
     at = len(shard_header(tensors, rank, degrees))
     final = []
     for tensor in tensors:

@@ -85,7 +85,11 @@ def partition_at(place: TensorPlace, spec: ModelSpec, degrees: Degrees, rank: in
     partition = _shared(place, spec, degrees)
     if rank is None:
         return partition
-    at = coordinates_of(rank, degrees)
+    return held_at(partition, place, spec, degrees, coordinates_of(rank, degrees))
+
+
+def held_at(partition: Partition, place: TensorPlace, spec: ModelSpec, degrees: Degrees, at: Coordinates) -> Partition:
+    """What a rank holds of a tensor whose partition over all ranks is known."""
     if at.pp not in partition.stages:
         return Partition(PartitionKind.ABSENT, stages=partition.stages)
     if partition.kind is PartitionKind.EXPERT:
