@@ -24,8 +24,7 @@ def serve(settings: Settings) -> None:
     api_url = settings.prefect_api_url
     with app.control_plane(settings) as plane:
         orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=settings.orphan_after_s)
-        restore(api_url, settings)
-        begin_anew(api_url)
+        begin_anew(api_url, settings)
         loops = Loops(
             [
                 Loop("watch", settings.poll_interval_s, lambda: app.poll_once(plane)),
@@ -67,9 +66,10 @@ def restore(api_url: str, settings: Settings) -> None:
         logger.warning("%s", error)
 
 
-def begin_anew(api_url: str) -> None:
-    """Tell the truth about runs that died with a former control plane."""
+def begin_anew(api_url: str, settings: Settings) -> None:
+    """Bring what is in Prefect up to date, and tell the truth about runs that died with a former control plane."""
     try:
+        ensure(api_url, settings.platforms, poll_interval_s=settings.poll_interval_s)
         bury_unattended(api_url)
     except DayzeroError as error:
         logger.warning("%s", error)
