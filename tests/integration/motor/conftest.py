@@ -6,6 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prefect.events.worker import EventsWorker
+from prefect.logging.handlers import APILogWorker
 
 from dayzero.adapters.prefect.environment import api_url, client_environment, server_environment
 from dayzero.adapters.processes.group import ChildSpec, Group
@@ -48,6 +50,9 @@ def prefect_api(motor_database: str, motor_folder: Path, group: Group) -> Iterat
 
     group.start(ChildSpec("prefect-server", "prefect", ("server", "start"), environment, healthy))
     yield api
+    # What flows of this process still want to tell must reach the server before it goes, or the exit waits for it.
+    EventsWorker.drain_all(timeout=20)
+    APILogWorker.drain_all(timeout=20)
 
 
 @pytest.fixture
