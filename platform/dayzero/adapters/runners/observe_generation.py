@@ -99,7 +99,8 @@ class _Steps:
 
 def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _Steps:
     """Greedy decoding; an end token ends it and is no part of the tokens."""
-    steps, given, cache = _Steps(), ids, {}
+    steps, given = _Steps(), ids
+    cache: dict[str, Any] = {}
     with torch.no_grad():
         model(ids[:, :1], use_cache=True)
         for step in range(new_tokens):
