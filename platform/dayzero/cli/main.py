@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from dayzero.cli import compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
+from dayzero.cli import bundle, compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
 from dayzero.cli.output import print_error
 from dayzero.errors import DayzeroError
 
@@ -22,6 +22,7 @@ app.command()(models.verify)
 app.command()(models.adapt)
 app.command()(health.doctor)
 app.command()(health.status)
+app.command()(bundle.bundle)
 app.command()(demo.demo)
 app.command()(up.up)
 for name, group in (

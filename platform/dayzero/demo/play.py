@@ -3,6 +3,7 @@
 import base64
 import secrets
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -49,6 +50,7 @@ def perform(models_dir: Path, data_dir: Path, seed: int | None, keep_up: bool) -
     if not models_are_made(models_dir):
         raise BadInputError(f"the demo's models are not in {models_dir}.", remedy="Run `make install`, which makes them.")
     screen = Screen()
+    signal.signal(signal.SIGTERM, _leave_in_order)
     seed = secrets.randbelow(10_000) if seed is None else seed
     shutil.rmtree(data_dir, ignore_errors=True)
     hub_dir = data_dir / "hub"
@@ -66,6 +68,10 @@ def perform(models_dir: Path, data_dir: Path, seed: int | None, keep_up: bool) -
                 screen.say("Everything stays up until you press Ctrl-C.")
                 threading.Event().wait()
     return outcomes
+
+
+def _leave_in_order(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def _environment(hub_url: str, seed: int) -> dict[str, str]:

@@ -15,7 +15,7 @@ from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import DayzeroError, UnavailableError
-from dayzero.stages.bundle import BundleFile, render_bundle
+from dayzero.stages.bundle import BundleFile, image_tag, render_bundle
 from dayzero.steps.concluding import entry_of, found_by
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
@@ -90,7 +90,7 @@ def image_step(bench: Bench, lease: Lease) -> StepReport:
     subject = subject_of(bench, lease)
     context = bench.work_dir / "images" / subject.adaptation.id
     write_bundle(bundle_files(bench, lease), context)
-    tag = f"dayzero/{subject.adaptation.model.lower()}:{subject.adaptation.content_id[:12]}"
+    tag = image_tag(subject.adaptation.model, subject.adaptation.content_id)
     try:
         digest = bench.images.build(context, tag)
         verdict, reason = Verdict.PASS, f"built {tag} as {digest}"

@@ -23,7 +23,11 @@ DOCUMENT_TYPE = "application/json"
 
 
 def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequest:
-    """The request of one observation of the adaptation's model; the parallel one carries the plan and the shards."""
+    """The request of one observation of the adaptation's model; the parallel one carries the plan and the shards.
+
+    Layers are checked on the compiled target. Perplexity and generation take the eager path that the bundle's scripts take,
+    and say so; it is another one than the reference's (fused attention, grouped experts).
+    """
     subject = subject_of(bench, lease)
     spec = full_structure(bench, lease).noun
     require_library_code(bench, subject.release, spec)
@@ -36,7 +40,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         shards_dir=str(place.shards_dir) if parallel else None,
         degrees=chosen_degrees(bench, lease) if parallel else Degrees(),
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
-        options={"compile": bench.compile_target},
+        options={"compile": bench.compile_target and observation is Observation.LAYERS},
     )
 
 

@@ -56,12 +56,17 @@ def tensor_error(actual: torch.Tensor, reference: torch.Tensor, keep: torch.Tens
     )
 
 
-def share_within(actual: torch.Tensor, reference: torch.Tensor) -> float:
-    """Share of elements within 1e-3 of the reference, beyond the rounding that the actual dtype cannot avoid."""
+def share_within(actual: torch.Tensor, reference: torch.Tensor, inner_roundings: int = 0) -> float:
+    """Share of elements within 1e-3 of the reference, beyond the rounding that the actual dtype cannot avoid.
+
+    `inner_roundings`: how often the operator rounds intermediate results to that dtype by design. Each moves an element by
+    at most a unit of rounding of the tensor's scale.
+    """
     left, right = actual.detach().to(torch.float64), reference.detach().to(torch.float64)
     both = torch.isfinite(left) & torch.isfinite(right)
     same = (left == right) | (torch.isnan(left) & torch.isnan(right))
     scale = right[torch.isfinite(right)].pow(2).mean().sqrt() if torch.isfinite(right).any() else torch.tensor(0.0)
-    allowed = WITHIN * torch.maximum(right.abs(), scale) + ROUNDING.get(actual.dtype, 0.0) * right.abs()
+    unit = ROUNDING.get(actual.dtype, 0.0)
+    allowed = (WITHIN + inner_roundings * unit) * torch.maximum(right.abs(), scale) + unit * right.abs()
     good = same | (both & ((left - right).abs() <= allowed))
     return float(good.to(torch.float64).mean()) if good.numel() else 1.0

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import dayzero
-from dayzero.adapters.runners.process_memory import group_resident_bytes
+from dayzero.adapters.runners.process_memory import GroupMemory
 from dayzero.codec import dump
 from dayzero.domain.platforms import Stack
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
@@ -123,16 +123,14 @@ class SubprocessRunner:
 
 
 def _watch(child: "subprocess.Popen[bytes]", limits: RunLimits, began: float) -> tuple[RunEnd | None, int]:
-    peak = 0
+    memory = GroupMemory(child.pid, limits.memory_bytes)
     while child.poll() is None:
-        resident = group_resident_bytes(child.pid)
-        peak = max(peak, resident)
-        if limits.memory_bytes is not None and resident > limits.memory_bytes:
-            return RunEnd.OUT_OF_MEMORY, peak
+        if memory.exceeds_limit():
+            return RunEnd.OUT_OF_MEMORY, memory.peak_bytes
         if time.monotonic() - began > limits.timeout_s:
-            return RunEnd.TIMED_OUT, peak
+            return RunEnd.TIMED_OUT, memory.peak_bytes
         time.sleep(POLL_S)
-    return None, peak
+    return None, memory.peak_bytes
 
 
 def _kill_group(group_id: int) -> None:
