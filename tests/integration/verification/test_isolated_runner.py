@@ -6,6 +6,8 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,19 +16,38 @@ from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 
 REQUEST = RunRequest(Observation.LAYERS, "cpu", model_dir="/nonexistent")
+NURSERY = """#!{python}
+import sys
+from dayzero.adapters.runners import child, nursery
+def observe(arguments):
+    exec({code!r}, {{}})
+    return 0
+child.main, nursery.preload = observe, lambda: None
+nursery.main(sys.argv[3:])
+"""
 FAST = RunLimits(timeout_s=60, network=True)
 
 
 def stand_in(folder: Path, code: str) -> str:
-    """A program in python's place that runs the code, with the runner's arguments in sys.argv."""
+    """A program in python's place: a nursery that imports nothing more and whose children run the code."""
     path = folder / "python"
-    path.write_text(f"#!{sys.executable}\n{textwrap.dedent(code)}")
+    path.write_text(NURSERY.format(python=sys.executable, code=textwrap.dedent(code)))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return str(path)
 
 
+@contextmanager
+def runner_of(folder: Path, code: str) -> Iterator[SubprocessRunner]:
+    runner = SubprocessRunner(folder / "work", python=stand_in(folder, code))
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
 def outcome_of(folder: Path, code: str, limits: RunLimits = FAST) -> RunOutcome:
-    return SubprocessRunner(folder / "work", python=stand_in(folder, code)).run(REQUEST, limits)
+    with runner_of(folder, code) as runner:
+        return runner.run(REQUEST, limits)
 
 
 def test_a_document_comes_back(tmp_path: Path) -> None:
@@ -73,7 +94,9 @@ def test_secrets_stay_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_refusal_carries_the_childs_own_sentence(tmp_path: Path) -> None:
-    outcome = SubprocessRunner(tmp_path).run(RunRequest(Observation.STACK, "cpu"), RunLimits(timeout_s=60))
+    runner = SubprocessRunner(tmp_path)
+    outcome = runner.run(RunRequest(Observation.STACK, "cpu"), RunLimits(timeout_s=60))
+    runner.close()
     assert outcome.end is RunEnd.REFUSED
     assert "does not observe stack" in outcome.reason
     assert "network: " in outcome.log_tail

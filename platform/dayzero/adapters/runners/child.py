@@ -1,13 +1,11 @@
 """The child process: one request in, one noun of domain/observations out.
 
-    python -m dayzero.adapters.runners.child REQUEST.json DOCUMENT.json PARENT_PID open|closed
+    main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, GENERATION
 GenerationObserved. A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
-import os
-import sys
 import traceback
 from pathlib import Path
 
@@ -74,12 +72,3 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         return CRASHED_CODE
     return 0
-
-
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if os.environ.get("COVERAGE_PROCESS_CONFIG") or os.environ.get("COVERAGE_PROCESS_START"):
-        sys.exit(code)
-    os._exit(code)

@@ -18,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import weakref
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import dayzero
+from dayzero.adapters.runners.nursery_client import ChildReport, NurseryClient, NurseryKeeper
 from dayzero.adapters.runners.process_memory import GroupMemory
 from dayzero.codec import dump
 from dayzero.domain.platforms import Stack
@@ -40,25 +42,42 @@ REFUSED_CODE, MEMORY_CODE = 3, 5
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How the child went: exit code (negative: signal), the runner's own reason for killing it, peak memory, time."""
+    """How the child went: exit code (negative: signal), the runner's own reason for killing it, peak memory, time.
 
-    code: int
+    `failure` is said where there was no child, or the process that started it is gone.
+    """
+
+    code: int | None
+    failure: str | None
     killed_for: RunEnd | None
     peak_bytes: int | None
     wall_s: float
 
 
 class SubprocessRunner:
-    """Runs observations in child processes of this host.
+    """Runs observations in child processes of this host, forked from one process that has imported what they need.
 
-    `work_dir` takes each run's folder (removed afterwards) and the compiler's cache. The memory limit is held by polling
-    the resident memory of the whole group, not by RLIMIT_AS: torch reserves address space that it never touches.
+    `work_dir` takes each run's folder (removed afterwards) and, unless `compile_cache` names another folder, the compiler's
+    cache. The memory limit is held by polling the resident memory of the whole group, not by RLIMIT_AS: torch reserves
+    address space that it never touches. Runs may overlap. `close` (also at exit, also when garbage) ends the processes.
     """
 
-    def __init__(self, work_dir: Path, python: str = sys.executable, platform_slug: str = "cpu") -> None:
-        self._work_dir = work_dir
-        self._python = python
+    def __init__(
+        self,
+        work_dir: Path,
+        python: str = sys.executable,
+        platform_slug: str = "cpu",
+        compile_cache: Path | None = None,
+    ) -> None:
+        self._work_dir = work_dir.resolve()
         self._platform = platform_slug
+        cache = (compile_cache or work_dir / "compiled").resolve()
+        self._keeper = NurseryKeeper(lambda: _start_nursery(python, work_dir.resolve(), cache))
+        self._finalizer = weakref.finalize(self, self._keeper.close)
+
+    def close(self) -> None:
+        """End the processes that are kept between runs; a later run starts them anew."""
+        self._keeper.close()
 
     def stack(self) -> Stack:
         """Versions by package metadata, the machine, and the C++ compiler; torch is not imported."""
@@ -87,57 +106,58 @@ class SubprocessRunner:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _attend(self, folder: Path, limits: RunLimits) -> _Ended:
-        command = [self._python, "-m", "dayzero.adapters.runners.child", "request.json", "document.json"]
-        command += [str(os.getpid()), "open" if limits.network else "closed"]
         began = time.monotonic()
-        with (folder / "log.txt").open("wb") as log:
-            child = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=self._environment(folder),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                killed_for, peak = _watch(child, limits, began)
-            finally:
-                _kill_group(child.pid)
-                code = child.wait()
-        return _Ended(code, killed_for, peak or None, time.monotonic() - began)
-
-    def _environment(self, folder: Path) -> dict[str, str]:
-        home = str(folder / "home")
-        environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        environment |= {
-            "HOME": home, "TMPDIR": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-            "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1",
-            "TORCHINDUCTOR_CACHE_DIR": str((self._work_dir / "compiled").resolve()), "GLOO_SOCKET_IFNAME": "lo",
-            "OMP_WAIT_POLICY": "PASSIVE",
-        }  # fmt: skip
-        root = Path(dayzero.__file__).resolve().parent.parent
-        if root.name not in {"site-packages", "dist-packages"}:
-            environment["PYTHONPATH"] = str(root)
-        return environment
+        report = self._keeper.nursery().start(folder, "open" if limits.network else "closed")
+        try:
+            killed_for, peak = _watch(report, limits, began)
+        finally:
+            report.close()
+        return _Ended(report.code, report.failure, killed_for, peak or None, time.monotonic() - began)
 
 
-def _watch(child: "subprocess.Popen[bytes]", limits: RunLimits, began: float) -> tuple[RunEnd | None, int]:
-    memory = GroupMemory(child.pid, limits.memory_bytes)
-    while child.poll() is None:
-        if memory.exceeds_limit():
-            return RunEnd.OUT_OF_MEMORY, memory.peak_bytes
-        if time.monotonic() - began > limits.timeout_s:
-            return RunEnd.TIMED_OUT, memory.peak_bytes
-        time.sleep(POLL_S)
-    return None, memory.peak_bytes
+def _start_nursery(python: str, work_dir: Path, compile_cache: Path) -> NurseryClient:
+    command = [python, "-m", "dayzero.adapters.runners.nursery"]
+    return NurseryClient(command, _environment(compile_cache), work_dir)
 
 
-def _kill_group(group_id: int) -> None:
+def _environment(compile_cache: Path) -> dict[str, str]:
+    """What the nursery sees. Its home is wherever it runs, so that libraries which read it once find each child's own."""
+    home = "/proc/self/cwd/home"
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    environment |= {
+        "HOME": home, "TMPDIR": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1",
+        # The nursery forks, so no library may start a thread while it is imported.
+        "OPENBLAS_NUM_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(compile_cache), "GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": "PASSIVE",
+    }  # fmt: skip
+    root = Path(dayzero.__file__).resolve().parent.parent
+    if root.name not in {"site-packages", "dist-packages"}:
+        environment["PYTHONPATH"] = str(root)
+    return environment
+
+
+def _watch(report: ChildReport, limits: RunLimits, began: float) -> tuple[RunEnd | None, int]:
+    """Follow the child to its end; end its group when it takes more than it may, or when this thread is interrupted."""
+    killed_for: RunEnd | None = None
+    memory: GroupMemory | None = None
     try:
-        os.killpg(group_id, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
+        while not report.over:
+            report.listen(POLL_S)
+            if report.pid is not None and memory is None:
+                memory = GroupMemory(report.pid, limits.memory_bytes)
+            if killed_for is not None or report.over:
+                continue
+            if memory is not None and memory.exceeds_limit():
+                killed_for = RunEnd.OUT_OF_MEMORY
+            elif time.monotonic() - began > limits.timeout_s:
+                killed_for = RunEnd.TIMED_OUT
+            if killed_for is not None:
+                report.kill()
+    finally:
+        if report.code is None and (report.pid is not None or not report.over):
+            report.kill()
+    return killed_for, memory.peak_bytes if memory is not None else 0
 
 
 def _outcome(folder: Path, ended: _Ended, limits: RunLimits) -> RunOutcome:
@@ -155,6 +175,8 @@ def _end(folder: Path, ended: _Ended, limits: RunLimits) -> tuple[RunEnd, str]:
         return RunEnd.TIMED_OUT, f"stopped after its limit of {limits.timeout_s:g} s"
     if ended.killed_for is RunEnd.OUT_OF_MEMORY:
         return RunEnd.OUT_OF_MEMORY, f"used {ended.peak_bytes} bytes of memory, limit {limits.memory_bytes}"
+    if ended.code is None:
+        return RunEnd.CRASHED, ended.failure or "nothing is known of the child's end"
     said = _read_text(folder / "reason.txt")
     if ended.code == 0:
         return RunEnd.COMPLETED, said

@@ -5,19 +5,20 @@ against float64, so that only what parallelism changes is left.
 """
 
 import os
-import subprocess
-import sys
+import signal
 import time
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
-from dayzero.adapters.runners import loading
+from dayzero.adapters.runners import containment, loading
 from dayzero.adapters.runners.figures import dtype_name, tensor_error
+from dayzero.adapters.runners.forking import fork_into
 from dayzero.adapters.runners.heads import wide_logits
+from dayzero.adapters.runners.rank import run_rank
 from dayzero.adapters.runners.rank_task import RankTask
-from dayzero.codec import dump, load
+from dayzero.codec import load
 from dayzero.domain.observations import ParallelObserved, RankObserved
 from dayzero.domain.runs import RunRequest
 from dayzero.domain.shards import ShardManifest
@@ -88,34 +89,38 @@ def _shards(request: RunRequest) -> Path:
 
 
 def _run_ranks(tasks: list[RankTask], at: Path) -> None:
-    """Start every rank, wait for all, end all when one fails; RuntimeError names the rank and its last line."""
-    processes = []
+    """Fork every rank, wait for all, end all when one fails; RuntimeError names the rank and its last line.
+
+    No large operation may have run here before: torch's threads do not survive a fork.
+    """
     threads = max(1, (os.cpu_count() or 1) // len(tasks))
-    for task in tasks:
-        path = at / f"task-{task.rank}.json"
-        path.write_bytes(dump(task))
-        with (at / f"rank-{task.rank}.log").open("wb") as log:
-            processes.append(
-                subprocess.Popen(
-                    [sys.executable, "-m", "dayzero.adapters.runners.rank", str(path), str(os.getpid())],
-                    env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
-            )
+    running = {_fork_rank(task, at, threads): task.rank for task in tasks}
+    failed: list[int] = []
     try:
-        while any(process.poll() is None for process in processes):
-            if any(process.poll() not in (None, 0) for process in processes):
-                break
-            time.sleep(0.05)
-        failed = [rank for rank, process in enumerate(processes) if process.poll() not in (None, 0)]
+        while running and not failed:
+            pid, status = os.wait()
+            rank = running.pop(pid, None)
+            if rank is not None and status != 0:
+                failed.append(rank)
     finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+        for pid in running:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
     for rank in range(len(tasks)):
         print(f"--- rank {rank}\n{(at / f'rank-{rank}.log').read_text(errors='replace')[-2000:]}")
     if failed:
         lines = (at / f"rank-{failed[0]}.log").read_text(errors="replace").strip().splitlines()
         raise RuntimeError(f"rank {failed[0]} of {len(tasks)} failed: {lines[-1] if lines else 'it said nothing'}")
+
+
+def _fork_rank(task: RankTask, at: Path, threads: int) -> int:
+    parent = os.getpid()
+
+    def body() -> int:
+        containment.die_with_parent(parent)
+        torch.set_num_threads(threads)
+        run_rank(task)
+        return 0
+
+    with (at / f"rank-{task.rank}.log").open("wb") as log:
+        return fork_into(log.fileno(), body, own_group=False)

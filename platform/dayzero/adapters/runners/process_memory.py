@@ -69,7 +69,7 @@ class GroupMemory:
 
 
 def own_peak_bytes() -> int:
-    """The largest resident size that this process has had."""
+    """The largest resident size that this process has had; a forked one begins with what its parent held at that moment."""
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

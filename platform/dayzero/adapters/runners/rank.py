@@ -1,7 +1,5 @@
-"""One rank of a parallel run: python -m dayzero.adapters.runners.rank TASK.json PARENT_PID."""
+"""One rank of a parallel run, in a process forked from the one that observes."""
 
-import os
-import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 
-from dayzero.adapters.runners import containment, loading
+from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.rank_model import RankModel, build_rank
 from dayzero.adapters.runners.rank_task import RankTask
@@ -114,9 +112,3 @@ def run_rank(task: RankTask) -> None:
     Path(task.answer).write_bytes(dump(observed))
     dist.barrier()
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    containment.die_with_parent(int(sys.argv[2]))
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    run_rank(load(RankTask, Path(sys.argv[1]).read_bytes()))
