@@ -78,7 +78,11 @@ def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.Reco
     """One round of the reconciler."""
     settings = plane.settings
     patience = reconciling.Patience(settings.orphan_after_s, settings.orphan_after_s, settings.max_attempts)
-    return reconciling.reconcile(plane.catalog, plane.workforce, orchestrator, plane.clock, patience)
+
+    def has_told(platform: str) -> bool:
+        return plane.ledger.manifest(platform) is not None
+
+    return reconciling.reconcile(plane.catalog, plane.workforce, orchestrator, plane.clock, patience, has_told)
 
 
 def poll_once(plane: Plane) -> tuple[watch.PollReport, ...]:

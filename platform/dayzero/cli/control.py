@@ -10,6 +10,7 @@ from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator, bury_unat
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.settings import Settings, load_settings
+from dayzero.steps.reconciling import ReconcileReport
 from dayzero.web import compatibility
 from dayzero.web.door import create_app
 
@@ -25,10 +26,11 @@ def serve(settings: Settings) -> None:
     with app.control_plane(settings) as plane:
         orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=settings.orphan_after_s)
         begin_anew(api_url, settings)
+        reconciler = Reconciler(plane, orchestrator)
         loops = Loops(
             [
                 Loop("watch", settings.poll_interval_s, lambda: app.poll_once(plane)),
-                Loop("reconcile", settings.reconcile_interval_s, lambda: reconcile(plane, orchestrator)),
+                Loop("reconcile", settings.reconcile_interval_s, reconciler.round),
                 Loop("tell", TELL_EVERY_S, lambda: tell(plane, orchestrator)),
                 Loop("restore", RESTORE_EVERY_S, lambda: restore(api_url, settings)),
             ]
@@ -41,11 +43,20 @@ def serve(settings: Settings) -> None:
             loops.stop()
 
 
-def reconcile(plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:
-    """One round of the reconciler, told when it did something."""
-    report = app.reconcile_once(plane, orchestrator)
-    if report.started or report.held or report.resumed or report.problems:
-        logger.info("%s", report)
+class Reconciler:
+    """Rounds of the reconciler; what one did is told once, though a start shows in every round until its run claims it."""
+
+    def __init__(self, plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:
+        self._plane = plane
+        self._orchestrator = orchestrator
+        self._told = ReconcileReport((), (), ())
+
+    def round(self) -> None:
+        """One round."""
+        report = app.reconcile_once(self._plane, self._orchestrator)
+        if report != self._told and report != ReconcileReport((), (), ()):
+            logger.info("%s", report)
+        self._told = report
 
 
 def tell(plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:

@@ -83,6 +83,7 @@ def _start_all(group: Group, settings: Settings, data_dir: Path, say: Callable[[
     database = settings.database_url.get_secret_value()
     say("the database runs")
     tokens = _issue_tokens(settings)
+    serves_prefect = settings.prefect_api_url is None
     prefect_api = settings.prefect_api_url or api_url(settings.host, settings.prefect_port)
     settings = settings.model_copy(update={"prefect_api_url": prefect_api})
     home = data_dir / "prefect"
@@ -93,7 +94,7 @@ def _start_all(group: Group, settings: Settings, data_dir: Path, say: Callable[[
         ChildSpec("control-worker", "prefect", worker_arguments(CONTROL_POOL, "control", CONTROL_RUNS), control),
         *(_worker_spec(settings, inherited, data_dir, platform, token) for platform, token in tokens.items()),
     ]
-    if os.environ.get("DAYZERO_PREFECT_API_URL") is None and settings.prefect_port:
+    if serves_prefect:
         server_env = server_environment(
             embedded.ensure_database(database, PREFECT_DATABASE), settings.host, settings.prefect_port, home
         )

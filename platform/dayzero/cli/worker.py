@@ -20,7 +20,8 @@ from dayzero.adapters.remote.ledger import HttpLedger
 from dayzero.errors import BadInputError
 from dayzero.settings import Settings, load_settings
 
-HEARTBEAT_EVERY_S = 10.0
+LONGEST_BETWEEN_HEARTBEATS_S = 10.0
+HEARTBEATS_WITHIN_SILENCE = 4
 RUNS_AT_ONCE = 1
 DEFAULT_VALID_DAYS = 30.0
 DAY_S = 24 * 3600.0
@@ -84,7 +85,7 @@ def run_worker(settings: Settings, platform: str, prefect_api: str | None) -> No
             ledger.worker_seen(worker_id, platform, stack.fingerprint, settings.cpu_devices)
 
         beat()
-        loops = Loops([Loop("heartbeat", HEARTBEAT_EVERY_S, beat)])
+        loops = Loops([Loop("heartbeat", heartbeat_every_s(settings), beat)])
         loops.start()
         group = Group(folder / "logs", lambda line: console.print(line, highlight=False, markup=False), lambda _pids: None)
         group.stop_on_signals()
@@ -96,6 +97,11 @@ def run_worker(settings: Settings, platform: str, prefect_api: str | None) -> No
             group.stop()
             loops.stop()
             ledger.close()
+
+
+def heartbeat_every_s(settings: Settings) -> float:
+    """Seconds between two heartbeats: one that is late or lost must not make a living worker count as gone."""
+    return min(LONGEST_BETWEEN_HEARTBEATS_S, settings.orphan_after_s / HEARTBEATS_WITHIN_SILENCE)
 
 
 def own_id(folder: Path) -> str:

@@ -112,16 +112,26 @@ def _trace(bench: Bench, config: str, spec: ModelSpec) -> tuple[Trace | None, Fi
         return None, Finding("trace.unavailable", spec.model_type or "model", str(error))
 
 
+def no_manifest(platform: str) -> BlockedError:
+    """The block of what needs a platform's operators before anybody told them."""
+    return BlockedError(
+        f"nobody has told yet what {platform} offers, so coverage is unknown.",
+        remedy=f"Start a worker there: dayzero worker join --platform {platform}",
+    )
+
+
+def no_manifest_reason(platform: str) -> str:
+    """The one reason that an adaptation is blocked with for want of a manifest."""
+    return str(no_manifest(platform))
+
+
 def coverage(bench: Bench, lease: Lease) -> Kept[CoverageReport]:
     """How the platform's operator library covers the inventory; BlockedError when no worker told what it offers."""
     subject = subject_of(bench, lease)
     needed = inventory(bench, lease).noun
     offered = bench.ledger.manifest(subject.profile.slug)
     if offered is None:
-        raise BlockedError(
-            f"nobody has told yet what {subject.profile.slug} offers, so coverage of {subject.adaptation.model} is unknown.",
-            remedy=f"Start a worker there: dayzero worker join --platform {subject.profile.slug}",
-        )
+        raise no_manifest(subject.profile.slug)
     manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
     key = result_key("coverage", 1, needed, manifest)
     return keep(bench.ledger, lease, key, CoverageReport, lambda: cover(needed, manifest))

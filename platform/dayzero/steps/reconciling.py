@@ -1,16 +1,21 @@
 """The reconciler: starts what is requested or orphaned, and blocks what no worker could take."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.errors import UnavailableError
 from dayzero.ports.catalog import Catalog, Workforce
 from dayzero.ports.running import Clock, Orchestrator
+from dayzero.steps.prestaging import no_manifest_reason
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """What one round did: adaptations started, held for want of a worker, and requested again since one joined."""
+    """What one round did: adaptations started, held for want of a worker, and requested again since one joined.
+
+    An adaptation counts as started in every round until its run claims it.
+    """
 
     started: tuple[str, ...]
     held: tuple[str, ...]
@@ -33,18 +38,30 @@ def no_worker_reason(platform: str) -> str:
 
 
 def reconcile(
-    catalog: Catalog, workforce: Workforce, orchestrator: Orchestrator, clock: Clock, patience: Patience
+    catalog: Catalog,
+    workforce: Workforce,
+    orchestrator: Orchestrator,
+    clock: Clock,
+    patience: Patience,
+    has_told: Callable[[str], bool] = lambda platform: True,
 ) -> ReconcileReport:
-    """One round. It may run at any time, twice at once, or after any crash: starts are idempotent on (id, attempt)."""
+    """One round. It may run at any time, twice at once, or after any crash: starts are idempotent on (id, attempt).
+
+    `has_told` says whether anybody told what a platform offers; a pre-stage waits for it as long as an adaptation waits for a
+    worker, then it runs all the same and says what is missing.
+    """
     resumed = _resume(catalog, workforce, patience)
     started: list[str] = []
     held: list[str] = []
     problems: list[str] = []
     for adaptation in catalog.startable(patience.orphan_after_s, patience.max_attempts):
+        waited_long = (clock.now() - adaptation.requested_at).total_seconds() >= patience.worker_silent_s
         if _lacks_worker(adaptation, workforce, patience):
-            if (clock.now() - adaptation.requested_at).total_seconds() >= patience.worker_silent_s:
+            if waited_long:
                 catalog.hold(adaptation.id, no_worker_reason(adaptation.platform))
                 held.append(adaptation.id)
+            continue
+        if not waited_long and not has_told(adaptation.platform):
             continue
         try:
             orchestrator.start(adaptation)
@@ -65,5 +82,7 @@ def _resume(catalog: Catalog, workforce: Workforce, patience: Patience) -> list[
     resumed: list[str] = []
     for platform in sorted(waiting):
         if workforce.workers_alive(platform, patience.worker_silent_s):
-            resumed += [adaptation.id for adaptation in catalog.resume(platform, no_worker_reason(platform))]
+            # A worker first tells what it offers and then that it lives.
+            for reason in (no_worker_reason(platform), no_manifest_reason(platform)):
+                resumed += [adaptation.id for adaptation in catalog.resume(platform, reason)]
     return resumed
