@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     operator_plugins: tuple[str, ...] = Field(
         (), description="Operator plugins to switch on: NAME[:option=value…][@MODEL-PATTERN], by entry point."
     )
+    compile_cache: Path | None = Field(
+        None, description="Folder of the compiler's cache, shared between data folders; unset: under the data folder."
+    )
     compile_target: bool = Field(True, description="Compile the target where a C++ compiler is there.")
 
     @classmethod

@@ -114,7 +114,7 @@ def bench_on(ledger: Ledger, settings: Settings) -> Bench:
         ledger=ledger,
         hub_of=lambda release: hub_for(release, settings),
         tracer=SubprocessTracer(),
-        runner=SubprocessRunner(work_dir / "runs"),
+        runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
         transfer=WeightTransfer(),
         images=DockerImageBuilder(),
         clock=SystemClock(),

@@ -58,7 +58,7 @@ def perform(models_dir: Path, data_dir: Path, seed: int | None, keep_up: bool) -
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(24)).decode()
     with HubServer(hub_dir) as hub, receiving(secret) as mailbox:
         screen.phase("start", f"a local hub on {hub.url}, then `dayzero up` on embedded defaults")
-        with running_group(data_dir, _environment(hub.url, seed)) as group:
+        with running_group(data_dir, _environment(hub.url, seed, models_dir)) as group:
             settings = load_settings(data_dir=data_dir, hf_endpoint=hub.url)
             with app.control_plane(settings) as plane:
                 play = Play(plane, group, hub_dir, models_dir, mailbox, screen)
@@ -74,8 +74,9 @@ def _leave_in_order(number: int, _frame: object) -> None:
     raise SystemExit(128 + number)
 
 
-def _environment(hub_url: str, seed: int) -> dict[str, str]:
+def _environment(hub_url: str, seed: int, models_dir: Path) -> dict[str, str]:
     return {
+        "DAYZERO_COMPILE_CACHE": str(models_dir.resolve().parent / "compiled"),
         "DAYZERO_HF_ENDPOINT": hub_url,
         "DAYZERO_CPU_DEVICES": "3",
         "DAYZERO_POLL_INTERVAL_S": "2",

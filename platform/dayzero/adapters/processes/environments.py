@@ -23,6 +23,7 @@ WORKER_SETTINGS = (
     "allow_remote_code",
     "allow_pickle",
     "operator_plugins",
+    "compile_cache",
     "compile_target",
     "orphan_after_s",
 )
