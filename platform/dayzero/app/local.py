@@ -6,7 +6,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from dayzero.adapters.host.clock import SystemClock
-from dayzero.adapters.hubs.choose import parse_model_ref, resolve
+from dayzero.adapters.hubs.choose import hub_for, parse_model_ref, resolve
+from dayzero.adapters.hubs.directory import config_release
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture
@@ -17,13 +18,16 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
-from dayzero.errors import BadInputError, DayzeroError, DependencyError
+from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
+from dayzero.ports.catalog import Recorded
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
-from dayzero.steps import concluding, pipeline
+from dayzero.steps import announcing, concluding, pipeline
 from dayzero.steps.contract import Bench
 
 FOLLOW_S = 1.0
+PATIENCE = 2.0
+"""Times the silence that a running control plane bears, after which there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +91,38 @@ def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcom
         return conclude(plane, lease)
 
 
+def announce(settings: Settings, config: Path, platforms: tuple[str, ...]) -> tuple[Release, Recorded]:
+    """Record a configuration as announced, for these platforms (none named: those of the settings)."""
+    for slug in platforms:
+        known_platform(settings, slug)
+    if not config.is_file():
+        raise BadInputError(f"{config} is not a file.", remedy="Name the config.json of the announced model.")
+    release = config_release(config)
+    with control_plane(settings) as plane:
+        recorded = announcing.announce(plane.watchbook, hub_for(release, settings), release, platforms or settings.platforms)
+    return release, recorded
+
+
 def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
-    """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it."""
+    """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it.
+
+    UnavailableError when nobody takes it up: a running one would have started it, or held it for want of a worker.
+    """
     with control_plane(settings) as plane:
         release = resolve(parse_model_ref(model), settings)
         profile = choose_profile(plane.profiles, platform)
         recorded = plane.watchbook.record_release(release, ())
         adaptation = plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT)
+        patience_s = PATIENCE * settings.orphan_after_s
+        asked_s = plane.clock.monotonic_s()
         while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+            waited_s = plane.clock.monotonic_s() - asked_s
+            served = plane.workforce.workers_alive(profile.slug, settings.orphan_after_s) > 0
+            if adaptation.state is AdaptationState.REQUESTED and not served and waited_s > patience_s:
+                raise UnavailableError(
+                    f"nobody took up {adaptation.model} on {profile.slug} within {waited_s:.0f} s.",
+                    remedy="Start `dayzero up` on this database (the request stays), or add --no-server.",
+                )
             time.sleep(FOLLOW_S)
             adaptation = plane.ledger.adaptation(adaptation.id)
         lease = Lease(adaptation.id, adaptation.attempt, adaptation.claimant or "")

@@ -5,7 +5,7 @@ import sys
 import typer
 
 from dayzero.cli import bundle, compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
-from dayzero.cli.output import print_error
+from dayzero.cli.output import disk_error, print_error
 from dayzero.errors import DayzeroError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command()(models.plan)
 app.command()(models.fetch)
 app.command()(models.verify)
 app.command()(models.adapt)
+app.command()(models.announce)
 app.command()(health.doctor)
 app.command()(health.status)
 app.command()(bundle.bundle)
@@ -45,6 +46,12 @@ def main() -> None:
     except DayzeroError as error:
         print_error(error)
         sys.exit(error.exit_code)
+    except OSError as error:
+        spoken = disk_error(error)
+        if spoken is None:
+            raise
+        print_error(spoken)
+        sys.exit(spoken.exit_code)
 
 
 if __name__ == "__main__":

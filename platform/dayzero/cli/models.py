@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.output import print_document, print_table
+from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.domain.plan import Degrees
 from dayzero.domain.release import FileRole, Release
 from dayzero.errors import BadInputError, ExitCode
@@ -15,7 +15,14 @@ from dayzero.settings import Settings, load_settings
 from dayzero.stages.coverage_json import ops_document
 from dayzero.stages.structure_json import inspect_document
 from dayzero.steps import concluding, prestaging, weights
-from dayzero.steps.documents import adapt_document, exit_code_of, fetch_document, plan_document, verify_document
+from dayzero.steps.documents import (
+    adapt_document,
+    exit_code_of,
+    exit_code_of_outcome,
+    fetch_document,
+    plan_document,
+    verify_document,
+)
 
 Model = Annotated[str, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")]
 Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")]
@@ -41,12 +48,15 @@ def _has_weights(release: Release) -> bool:
 
 
 def inspect(
-    model: Model, context: Annotated[int | None, typer.Option(min=1, help="Tokens.")] = None, json: Json = False
+    model: Model,
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens.")] = None,
+    kv_dtype: Annotated[str, typer.Option("--kv-dtype", help="Dtype of the cache, such as bfloat16 or fp8.")] = "bfloat16",
+    json: Json = False,
 ) -> None:
     """Structure, parameters and state, from configuration and tensor headers; no weights are read."""
     work = app.local_work(load_settings(), model, "cpu")
     read = weights.full_structure if _has_weights(work.release) else prestaging.structure
-    spec = replace(read(work.bench, work.lease).noun, known=None)
+    spec = read(work.bench, work.lease, kv_dtype).noun
     spec = replace(spec, known=app.knows_architecture(spec.model_type))
     document = inspect_document(spec, work.release.ref, context)
     if json:
@@ -178,4 +188,30 @@ def adapt(
         print_document(adapt_document(outcome))
     else:
         print_table(f"{outcome.adaptation.state.value}: {outcome.reason}", concluding.entry_rows(outcome.entry))
-    raise typer.Exit(exit_code_of(outcome.entry) if outcome.entry else ExitCode.NOT_MEASURED)
+    if outcome.error is not None:
+        print_error(outcome.error)
+    raise typer.Exit(exit_code_of_outcome(outcome))
+
+
+def announce(
+    config: Annotated[Path, typer.Argument(help="The config.json of a model that has no weights yet.")],
+    platform: Annotated[
+        list[str] | None, typer.Option("--platform", "-p", help="For these platforms; default: DAYZERO_PLATFORMS.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Tell of an architecture before its weights: its pre-stage is requested on each platform."""
+    release, recorded = app.announce(load_settings(), config, tuple(platform or ()))
+    if json:
+        print_document(
+            {
+                "schema": "dayzero.announce/1",
+                "model": str(release.ref),
+                "release": recorded.release_id,
+                "new": recorded.new,
+                "adaptations": list(recorded.adaptations),
+            }
+        )
+        return
+    said = f"{len(recorded.adaptations)} pre-stages requested" if recorded.adaptations else "nothing new to pre-stage"
+    print_table(f"{release.ref} is announced: {said}", [{"adaptation": one} for one in recorded.adaptations])

@@ -1,5 +1,6 @@
 """How commands print: tables for people, one JSON document for programs, errors on stderr with their exit code."""
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from dayzero.domain.canonical import plain
-from dayzero.errors import DayzeroError
+from dayzero.errors import DayzeroError, DependencyError
 
 PIPE_WIDTH = 200
 """Columns of a table that no terminal shows: a pipe has no width, and 80 would cut what people look for."""
+
+_DISK_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO})
 
 Row = Mapping[str, object]
 
@@ -50,6 +53,16 @@ def print_line(line: str) -> None:
 def print_error(error: DayzeroError) -> None:
     """The error in one line on stderr: what, and what to do."""
     typer.echo(visible(f"Error: {error}"), err=True)
+
+
+def disk_error(error: OSError) -> DependencyError | None:
+    """What a disk's refusal means to the operator; None for an error that is not about a disk."""
+    if error.errno not in _DISK_REFUSALS:
+        return None
+    where = f"{error.filename} cannot be written" if error.filename else "a file cannot be written"
+    return DependencyError(
+        f"{where}: {error.strerror}.", remedy="Free space or give access there, or set DAYZERO_DATA_DIR to another folder."
+    )
 
 
 @contextmanager

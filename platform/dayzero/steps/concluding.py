@@ -33,11 +33,12 @@ class Culprits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended: the adaptation as it stands now, its entry, and why."""
+    """How an attempt ended: the adaptation as it stands now, its entry, why, and the error that stopped it (None: nothing)."""
 
     adaptation: Adaptation
     entry: CompatibilityEntry | None
     reason: str | None
+    error: DayzeroError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,7 @@ def stop(bench: Bench, catalog: Catalog, lease: Lease, error: DayzeroError) -> O
     reason = str(error)
     entry = entry_of(bench, lease, blocked_reason=reason, clock=catalog.clock_of(lease.adaptation_id))
     adaptation = catalog.finish(lease, state, reason, entry)
-    return Outcome(adaptation, entry, reason)
+    return Outcome(adaptation, entry, reason, error)
 
 
 def entry_rows(entry: CompatibilityEntry | None) -> tuple[dict[str, Cell], ...]:

@@ -18,6 +18,13 @@ def exit_code_of(entry: CompatibilityEntry) -> ExitCode:
     return ExitCode(CORRECTNESS_ENDINGS[entry.correctness].exit_code)
 
 
+def exit_code_of_outcome(outcome: Outcome) -> ExitCode:
+    """The exit code of an attempt: that of the error which stopped it, else that of its entry."""
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return exit_code_of(outcome.entry) if outcome.entry else ExitCode.NOT_MEASURED
+
+
 def plan_document(report: PlanReport, search_s: float) -> dict[str, Json]:
     """What `dayzero plan --json` prints."""
     return {

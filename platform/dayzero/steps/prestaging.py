@@ -1,5 +1,7 @@
 """Steps that need no weights: structure, operator inventory, coverage and a first plan."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from dayzero.domain.adaptation import Adaptation, Lease
@@ -21,6 +23,14 @@ from dayzero.steps.keeping import Kept, keep
 
 MAX_CONFIG_BYTES = 8 * 2**20
 TRACE_TIMEOUT_S = 600.0
+KV_DTYPE = "bfloat16"
+"""The dtype that a cache is counted in unless another is asked for."""
+
+NO_REFERENCE = "trace.no_reference"
+"""Finding: the modelling library knows no such architecture, or refuses this configuration of it."""
+
+NOT_TRACED = "trace.unavailable"
+"""Finding: tracing failed or could not be tried here; another time it may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,37 +89,72 @@ def configuration(bench: Bench, lease: Lease) -> Kept[Configuration]:
     return keep(bench.ledger, lease, result_key("configuration", 1, stated, file.size_bytes), Configuration, read)
 
 
-def structure(bench: Bench, lease: Lease) -> Kept[ModelSpec]:
-    """The model's structure from its configuration alone."""
+def structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept[ModelSpec]:
+    """The model's structure from its configuration alone; BadInputError names the release."""
     config = configuration(bench, lease).noun
-    return keep(
-        bench.ledger,
-        lease,
-        result_key("structure", 1, config.text),
-        ModelSpec,
-        lambda: read_spec(config.text.encode(), None),
-    )
+    release = subject_of(bench, lease).release
+
+    def read() -> ModelSpec:
+        with about(release):
+            return read_spec(config.text.encode(), None, kv_dtype=kv_dtype)
+
+    return keep(bench.ledger, lease, result_key("structure", 1, config.text, *other_than_usual(kv_dtype)), ModelSpec, read)
+
+
+def other_than_usual(kv_dtype: str) -> tuple[str, ...]:
+    """What a cache's dtype adds to the key of a structure: nothing for the one that every pipeline takes."""
+    return () if kv_dtype == KV_DTYPE else (kv_dtype,)
+
+
+@contextmanager
+def about(release: Release) -> Iterator[None]:
+    """Whatever the release's own files are refused for names the release."""
+    try:
+        yield
+    except BadInputError as error:
+        named = f"{release.ref}: {error.message}"
+        raise type(error)(named, remedy=error.remedy, retry_after_s=error.retry_after_s) from error
 
 
 def inventory(bench: Bench, lease: Lease) -> Kept[OperatorInventory]:
     """The operators the model needs; the graph level is unknown, with a finding, where the code cannot be run."""
     config = configuration(bench, lease).noun
     spec = structure(bench, lease).noun
-
-    def compute() -> OperatorInventory:
-        trace, finding = _trace(bench, config.text, spec)
-        found = inventory_of(spec, trace, bench.taxonomy)
-        return replace(found, findings=(*found.findings, finding)) if finding else found
-
-    key = result_key("inventory", 1, config.text, bench.library, bench.taxonomy)
-    return keep(bench.ledger, lease, key, OperatorInventory, compute)
+    lasting = result_key("inventory", 1, config.text, bench.library, bench.taxonomy)
+    # What failed to run may run the next time: such an inventory is found again by its own attempt alone.
+    passing = result_key("inventory", 1, lasting, lease)
+    for key in (lasting, passing):
+        if bench.ledger.find_result(key) is not None:
+            return keep(bench.ledger, lease, key, OperatorInventory, lambda: inventory_of(spec, None, bench.taxonomy))
+    trace, finding = _trace(bench, config.text, spec)
+    found = inventory_of(spec, trace, bench.taxonomy)
+    noted = replace(found, findings=(*found.findings, finding)) if finding else found
+    key = passing if finding and finding.code == NOT_TRACED else lasting
+    return keep(bench.ledger, lease, key, OperatorInventory, lambda: noted)
 
 
 def _trace(bench: Bench, config: str, spec: ModelSpec) -> tuple[Trace | None, Finding | None]:
+    subject = spec.model_type or "model"
     try:
         return bench.tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S), None
-    except (BlockedError, DependencyError, MeasurementError) as error:
-        return None, Finding("trace.unavailable", spec.model_type or "model", str(error))
+    except (BlockedError, BadInputError) as error:
+        return None, Finding(NO_REFERENCE, subject, str(error))
+    except (DependencyError, MeasurementError) as error:
+        return None, Finding(NOT_TRACED, subject, str(error))
+
+
+def require_reference(bench: Bench, lease: Lease) -> None:
+    """BlockedError for a model that the modelling library cannot build: there is nothing to hold a target against.
+
+    What could not be traced for another reason passes: whether it runs shows when it is run. Code of the repository's own is
+    no reference unless the operator allowed it.
+    """
+    release = subject_of(bench, lease).release
+    if release.repo_id in bench.allow_remote_code:
+        return
+    for finding in inventory(bench, lease).noun.findings:
+        if finding.code == NO_REFERENCE:
+            raise BlockedError(f"no reference implementation of {release.ref}: {finding.message}")
 
 
 def no_manifest(platform: str) -> BlockedError:

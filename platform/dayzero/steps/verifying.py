@@ -13,8 +13,8 @@ from dayzero.registry import settings_for
 from dayzero.stages import judging
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
-from dayzero.steps.prestaging import subject_of
-from dayzero.steps.weights import chosen_degrees, full_structure, place_of, require_library_code
+from dayzero.steps.prestaging import require_reference, subject_of
+from dayzero.steps.weights import chosen_degrees, place_of
 
 OBSERVER_VERSION = 1
 """Version of what the child processes observe; a change of what is measured is a new one."""
@@ -29,8 +29,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
     and say so; it is another one than the reference's (fused attention, grouped experts).
     """
     subject = subject_of(bench, lease)
-    spec = full_structure(bench, lease).noun
-    require_library_code(bench, subject.release, spec)
+    require_reference(bench, lease)
     place = place_of(bench, lease)
     parallel = observation is Observation.PARALLEL
     return RunRequest(

@@ -21,7 +21,17 @@ from dayzero.stages.structure import read_spec
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
-from dayzero.steps.prestaging import configuration, memory_limit_bytes, plan_headline, plan_rows, subject_of
+from dayzero.steps.prestaging import (
+    KV_DTYPE,
+    about,
+    configuration,
+    memory_limit_bytes,
+    other_than_usual,
+    plan_headline,
+    plan_rows,
+    require_reference,
+    subject_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +58,6 @@ def require_safetensors(release: Release) -> None:
         )
 
 
-def require_library_code(bench: Bench, release: Release, spec: ModelSpec) -> None:
-    """BlockedError for a model that needs its repository's own code, which the operator did not allow."""
-    if spec.remote_code and spec.known is not True and release.repo_id not in bench.allow_remote_code:
-        raise BlockedError(
-            f"{release.repo_id} points to code of its own, which is not run.",
-            remedy=f"Read that code, then allow it with DAYZERO_ALLOW_REMOTE_CODE='[\"{release.repo_id}\"]'.",
-        )
-
-
 def headers(bench: Bench, lease: Lease) -> Kept[CheckpointIndex]:
     """Every tensor of the checkpoint, read from the headers by range."""
     release = subject_of(bench, lease).release
@@ -64,15 +65,26 @@ def headers(bench: Bench, lease: Lease) -> Kept[CheckpointIndex]:
     roles = (FileRole.WEIGHTS, FileRole.WEIGHTS_INDEX)
     files = sorted((file.path, file.sha256 or file.git_blob_id or "") for file in release.files if file.role in roles)
     key = result_key("headers", 1, files)
-    return keep(bench.ledger, lease, key, CheckpointIndex, lambda: checkpoint_index(bench.hub_of(release), release))
+
+    def read() -> CheckpointIndex:
+        with about(release):
+            return checkpoint_index(bench.hub_of(release), release)
+
+    return keep(bench.ledger, lease, key, CheckpointIndex, read)
 
 
-def full_structure(bench: Bench, lease: Lease) -> Kept[ModelSpec]:
-    """The model's structure from its configuration and its tensor headers together."""
+def full_structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept[ModelSpec]:
+    """The model's structure from its configuration and its tensor headers together; BadInputError names the release."""
     config = configuration(bench, lease).noun
     index = headers(bench, lease).noun
-    key = result_key("structure.weights", 1, config.text, index)
-    return keep(bench.ledger, lease, key, ModelSpec, lambda: read_spec(config.text.encode(), index))
+    release = subject_of(bench, lease).release
+    key = result_key("structure.weights", 1, config.text, index, *other_than_usual(kv_dtype))
+
+    def read() -> ModelSpec:
+        with about(release):
+            return read_spec(config.text.encode(), index, kv_dtype=kv_dtype)
+
+    return keep(bench.ledger, lease, key, ModelSpec, read)
 
 
 def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
@@ -115,8 +127,12 @@ def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
     """The degrees of the chosen plan; BlockedError with every rejection when nothing fits."""
     report = agreed_plan(bench, lease)
     if report.plan is None:
+        release_ref = subject_of(bench, lease).release.ref.location
         reasons = "; ".join(sorted({no.reason for no in report.rejected})[:5])
-        raise BlockedError(f"no plan fits {subject_of(bench, lease).adaptation.model} on {report.platform}: {reasons}.")
+        raise BlockedError(
+            f"no plan fits {subject_of(bench, lease).adaptation.model} on {report.platform}: {reasons}.",
+            remedy=f"See every rejection: dayzero plan {release_ref} --platform {report.platform}; more devices may help.",
+        )
     return report.plan.degrees
 
 
@@ -131,8 +147,9 @@ def headers_step(bench: Bench, lease: Lease) -> StepReport:
 
 
 def exact_plan_step(bench: Bench, lease: Lease) -> StepReport:
-    """Plan over the real tensors."""
+    """Plan over the real tensors; BlockedError, once the plan is kept, for a model without a reference implementation."""
     kept = exact_plan(bench, lease)
+    require_reference(bench, lease)
     return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun))
 
 
@@ -170,6 +187,7 @@ def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
 
 def shard_step(bench: Bench, lease: Lease) -> StepReport:
     """Write the shards, record their manifest, and compare their bytes with the plan's."""
+    require_reference(bench, lease)
     manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
     kept = keep(bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest)
     bench.ledger.put_check(weights_check(agreed_plan(bench, lease), manifest), lease)

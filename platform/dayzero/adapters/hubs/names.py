@@ -24,7 +24,10 @@ def safe_path(path: str, whose: str) -> str:
         wrong = "it has an empty part"
     else:
         return path
-    raise BadInputError(f"{whose} has a file named {path[:200]!r}, which is refused: {wrong}.")
+    raise BadInputError(
+        f"{whose} has a file named {path[:200]!r}, which is refused: {wrong}.",
+        remedy="Take the model from another repository; its publisher has to rename the file.",
+    )
 
 
 def safe_repo_id(repo_id: str) -> str:

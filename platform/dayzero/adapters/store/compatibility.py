@@ -86,4 +86,6 @@ def _row(row: RowMapping, view: Table) -> Mapping[str, object]:
 
 def _value(value: object) -> object:
     """Moments in UTC; whole numbers as int, since views state every number as a double."""
-    return utc(value) if isinstance(value, datetime) else value
+    if isinstance(value, datetime):
+        return utc(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
