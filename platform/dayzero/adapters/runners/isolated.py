@@ -121,20 +121,24 @@ def _start_nursery(python: str, work_dir: Path, compile_cache: Path) -> NurseryC
 
 
 def _environment(compile_cache: Path) -> dict[str, str]:
-    """What the nursery sees. Its home is wherever it runs, so that libraries which read it once find each child's own."""
-    home = "/proc/self/cwd/home"
+    """What the nursery sees, and its children but for HOME, TMPDIR and HF_HOME."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    environment |= {
-        "HOME": home, "TMPDIR": home, "HF_HOME": home, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1",
+    return environment | {
+        "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "PYTHONPATH": _source_root(),
         # The nursery forks, so no library may start a thread while it is imported.
         "OPENBLAS_NUM_THREADS": "1",
+        # Precompiled headers live in the temporary folder, which is new for each run: they would be made again for every
+        # run, also where all that they serve is found in the cache.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
         "TORCHINDUCTOR_CACHE_DIR": str(compile_cache), "GLOO_SOCKET_IFNAME": "lo", "OMP_WAIT_POLICY": "PASSIVE",
     }  # fmt: skip
+
+
+def _source_root() -> str:
+    """Where this package lies when it is run from its sources; empty when it is installed."""
     root = Path(dayzero.__file__).resolve().parent.parent
-    if root.name not in {"site-packages", "dist-packages"}:
-        environment["PYTHONPATH"] = str(root)
-    return environment
+    return "" if root.name in {"site-packages", "dist-packages"} else str(root)
 
 
 def _watch(report: ChildReport, limits: RunLimits, began: float) -> tuple[RunEnd | None, int]:

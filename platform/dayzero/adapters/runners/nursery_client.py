@@ -15,6 +15,8 @@ from pathlib import Path
 
 CLOSE_TIMEOUT_S = 10.0
 LOG_TAIL_BYTES = 600
+HF_HOME = "/proc/self/cwd/home"
+"""The hub's client reads this once, when it is imported; so written, it is each child's own folder."""
 
 
 class ChildReport:
@@ -68,13 +70,14 @@ class NurseryClient:
     def __init__(self, command: list[str], environment: Mapping[str, str], work_dir: Path) -> None:
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="nursery-", dir=work_dir))
-        (self._folder / "home").mkdir()
+        home = str(self._folder / "home")
+        Path(home).mkdir()
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, (self._folder / "log.txt").open("wb") as log:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [*command, str(self._owner)],
                 cwd=self._folder,
-                env=environment,
+                env={**environment, "HOME": home, "TMPDIR": home, "HF_HOME": HF_HOME},
                 stdin=theirs.fileno(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
