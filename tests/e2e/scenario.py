@@ -176,8 +176,8 @@ class Scenario:
         """
         wanted = STAGES[STAGES.index(stage) :]
         query = (
-            b"SELECT a.state, a.stage, a.attempt FROM adaptations a JOIN models m ON m.id = a.model_id"
-            b" WHERE m.name = %s AND a.purpose = 'adapt'"
+            b"SELECT a.state, a.stage FROM adaptations a JOIN models m ON m.id = a.model_id"
+            b" WHERE m.name = %s AND a.purpose = 'adapt' AND a.heartbeat_at > %s"
         )
         deadline_s = time.monotonic() + END_TIMEOUT_S
         while time.monotonic() < deadline_s:
@@ -279,7 +279,7 @@ def scenario(*, host: str = "127.0.0.1", **extra: str) -> Iterator[Scenario]:
 
 
 def _environment(folder: Path, hub_url: str, host: str, extra: Mapping[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DAYZERO_", "PREFECT_"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DAYZERO_", "PREFECT_", "HF_"))}
     own = {
         "DAYZERO_DATA_DIR": str(folder / "data"),
         "DAYZERO_HOST": host,
