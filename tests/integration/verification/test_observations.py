@@ -1,6 +1,6 @@
 """Real observations of the tiny models in child processes: sound ones pass, planted faults are found and named."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -9,13 +9,14 @@ from verification_shards import shard_model
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.demo_models.make import make
+from dayzero.domain.observations import LayerErrors
 from dayzero.domain.plan import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging import Judged, judge
 from dayzero.stages.precision_planting import planted_layer
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = pytest.mark.torch
 LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 
 
@@ -25,8 +26,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     return {kind: make(kind, folder / kind) for kind in ("llama-tiny", "deepseek-tiny")}
 
 
-def judged(tmp_path: Path, request: RunRequest) -> Judged:
-    outcome = SubprocessRunner(tmp_path / "work").run(request, LIMITS)
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
+    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
+    yield kept
+    kept.close()
+
+
+def judged(runner: SubprocessRunner, request: RunRequest) -> Judged:
+    outcome = runner.run(request, LIMITS)
     assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
     return judge(request, outcome, load, LIMITS)
 
@@ -39,22 +47,22 @@ def test_the_models_are_the_same_bytes_for_the_same_seed(models: Mapping[str, Pa
 
 
 @pytest.mark.parametrize("kind", ["llama-tiny", "deepseek-tiny"])
-def test_sound_operators_and_layers_pass(models: Mapping[str, Path], tmp_path: Path, kind: str) -> None:
+def test_sound_operators_and_layers_pass(models: Mapping[str, Path], runner: SubprocessRunner, kind: str) -> None:
     for observation in (Observation.OPERATORS, Observation.LAYERS):
         request = RunRequest(observation, "cpu", str(models[kind]), options={"compile": False, "tokens": 32})
-        (check,) = judged(tmp_path, request).checks
+        (check,) = judged(runner, request).checks
         assert check.verdict is Verdict.PASS, check.reason
 
 
 @pytest.mark.parametrize("kind", ["llama-tiny", "deepseek-tiny"])
-def test_a_planted_operator_is_found_in_its_layer(models: Mapping[str, Path], tmp_path: Path, kind: str) -> None:
+def test_a_planted_operator_is_found_in_its_layer(models: Mapping[str, Path], runner: SubprocessRunner, kind: str) -> None:
     layer = planted_layer(3, {"llama-tiny": 6, "deepseek-tiny": 5}[kind])
     for observation in (Observation.OPERATORS, Observation.LAYERS):
         request = RunRequest(
             observation, "cpu", str(models[kind]), custom_operators=("planted-fault:seed=3",),
             options={"compile": False, "tokens": 32},
         )  # fmt: skip
-        result = judged(tmp_path, request)
+        result = judged(runner, request)
         assert result.checks[0].verdict is Verdict.FAIL
         assert {culprit.layer_index for culprit in result.culprits} == {layer}
         assert {culprit.operator for culprit in result.culprits} == {"dayzero.planted_silu.default"}
@@ -65,26 +73,53 @@ def test_a_planted_operator_is_found_in_its_layer(models: Mapping[str, Path], tm
     [("llama-tiny", Degrees(tp=2)), ("llama-tiny", Degrees(pp=2)), ("deepseek-tiny", Degrees(tp=2)),
      ("deepseek-tiny", Degrees(tp=2, ep=2))],
 )  # fmt: skip
-def test_ranks_agree_with_one_process(models: Mapping[str, Path], tmp_path: Path, kind: str, degrees: Degrees) -> None:
+def test_ranks_agree_with_one_process(
+    models: Mapping[str, Path], runner: SubprocessRunner, tmp_path: Path, kind: str, degrees: Degrees
+) -> None:
     manifest = shard_model(models[kind], tmp_path / "shards", degrees)
     request = RunRequest(Observation.PARALLEL, "cpu", str(models[kind]), str(tmp_path / "shards"), degrees)
-    result = judged(tmp_path, request)
+    result = judged(runner, request)
     assert result.checks[0].verdict is Verdict.PASS, result.checks[0].reason
     held = [row.value for row in result.measurements if row.name == "rank_weight_bytes"]
     assert held == [manifest.rank_weight_bytes(rank) for rank in range(degrees.world)]
 
 
-def test_a_sum_left_out_fails(models: Mapping[str, Path], tmp_path: Path) -> None:
+def test_a_sum_left_out_fails(models: Mapping[str, Path], runner: SubprocessRunner, tmp_path: Path) -> None:
     shard_model(models["llama-tiny"], tmp_path / "shards", Degrees(tp=2))
     request = RunRequest(
         Observation.PARALLEL, "cpu", str(models["llama-tiny"]), str(tmp_path / "shards"), Degrees(tp=2),
         options={"skip_all_reduce": 3},
     )  # fmt: skip
-    assert judged(tmp_path, request).checks[0].verdict is Verdict.FAIL
+    assert judged(runner, request).checks[0].verdict is Verdict.FAIL
 
 
-def test_generation_goes_from_text_to_text(models: Mapping[str, Path], tmp_path: Path) -> None:
-    result = judged(tmp_path, RunRequest(Observation.GENERATION, "cpu", str(models["llama-tiny"]), options={"new_tokens": 6}))
+def test_generation_goes_from_text_to_text(models: Mapping[str, Path], runner: SubprocessRunner) -> None:
+    result = judged(runner, RunRequest(Observation.GENERATION, "cpu", str(models["llama-tiny"]), options={"new_tokens": 6}))
     assert [check.verdict for check in result.checks] == [Verdict.PASS] * 3
     assert result.sample_text
     assert {"ttft", "tpot", "throughput", "peak_memory"} <= {row.name for row in result.measurements}
+
+
+@pytest.mark.parametrize("kind", ["llama-tiny", "deepseek-tiny"])
+def test_perplexity_of_the_target_is_the_references(models: Mapping[str, Path], runner: SubprocessRunner, kind: str) -> None:
+    request = RunRequest(Observation.PERPLEXITY, "cpu", str(models[kind]), options={"compile": False, "tokens": 48})
+    (check,) = judged(runner, request).checks
+    assert check.verdict is Verdict.PASS, check.reason
+    assert check.n == 3 * 47
+
+
+@pytest.mark.slow
+def test_another_runner_finds_what_one_compiled(models: Mapping[str, Path], tmp_path: Path) -> None:
+    request = RunRequest(Observation.LAYERS, "cpu", str(models["llama-tiny"]), options={"compile": True, "tokens": 32})
+    built: list[set[Path]] = []
+    for work in ("first", "second"):
+        runner = SubprocessRunner(tmp_path / work, compile_cache=tmp_path / "cache")
+        outcome = runner.run(request, LIMITS)
+        runner.close()
+        observed = load(LayerErrors, outcome.document)
+        if not observed.target_path.startswith("compiled"):
+            pytest.skip(f"no compiler here: {observed.target_path}")
+        built.append(set((tmp_path / "cache").rglob("*.so")))
+        assert not (tmp_path / work / "compiled").exists()
+    assert built[0]
+    assert built[0] == built[1]

@@ -21,9 +21,17 @@ def final_norm(model: Any) -> Any:
 
 def head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """Logits [tokens, vocabulary]: final norm, head, and the cap on logits where the configuration has one."""
+    return _logits(model, _head_parts(model, hidden.dtype), hidden)
+
+
+def _head_parts(model: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Final norm and head in the dtype."""
     norm, head = final_norm(model), model.get_output_embeddings()
-    if hidden.dtype is not head.weight.dtype:
-        norm, head = widened(norm, hidden.dtype), widened(head, hidden.dtype)
+    return (norm, head) if dtype is head.weight.dtype else (widened(norm, dtype), widened(head, dtype))
+
+
+def _logits(model: Any, parts: tuple[Any, Any], hidden: torch.Tensor) -> torch.Tensor:
+    norm, head = parts
     with torch.no_grad(), in_precision(hidden.dtype):
         logits: torch.Tensor = head(norm(hidden))[0]
     cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
@@ -32,7 +40,15 @@ def head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
 
 def wide_logits(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Logits [tokens, vocabulary] of the model in the wider dtype, one widened layer in memory at a time."""
-    hidden, kwargs = layer_calls(model, ids, dtype)
-    for layer, given in zip(loading.decoder_layers(model)[1], kwargs, strict=True):
-        hidden = run_wide(widened(layer, dtype), hidden, given)
-    return head_logits(model, hidden)
+    return wide_logits_each(model, [ids], dtype)[0]
+
+
+def wide_logits_each(model: Any, windows: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """The same for several inputs that know nothing of each other; each layer is widened once for all of them."""
+    calls = [layer_calls(model, ids, dtype) for ids in windows]
+    hidden = [first for first, _ in calls]
+    for index, layer in enumerate(loading.decoder_layers(model)[1]):
+        wide = widened(layer, dtype)
+        hidden = [run_wide(wide, states, kwargs[index]) for states, (_, kwargs) in zip(hidden, calls, strict=True)]
+    parts = _head_parts(model, dtype)
+    return [_logits(model, parts, states) for states in hidden]

@@ -7,8 +7,8 @@ import torch
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, finite
-from dayzero.adapters.runners.heads import head_logits, wide_logits
-from dayzero.adapters.runners.three_ways import compile_target, layer_calls, make_target, reference_dtype, run_layer
+from dayzero.adapters.runners.heads import head_logits, wide_logits_each
+from dayzero.adapters.runners.three_ways import Target, compile_target, layer_calls, make_target, reference_dtype, run_layer
 from dayzero.domain.observations import PerplexityObserved
 from dayzero.domain.runs import RunRequest
 
@@ -34,7 +34,8 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     patched = make_target(native)
     with loading.plugins_installed(patched, request):
         target = compile_target(native, patched, request, layer_calls(patched, windows[0], dtype))
-        logits = [_three(native, target.model, target.layers, ids, dtype) for ids in windows]
+        exact = wide_logits_each(native, windows, reference_dtype(dtype))
+        logits = [(wide, *_two(native, target, ids, dtype)) for wide, ids in zip(exact, windows, strict=True)]
     figures = [_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)]
     columns = [torch.cat(parts) for parts in zip(*figures, strict=True)]
     nll_wide, nll_native, nll_target, kl_native, kl_target, agree = columns
@@ -61,17 +62,14 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     )
 
 
-def _three(
-    native: Any, target: Any, target_layers: list[Any], ids: torch.Tensor, dtype: torch.dtype
-) -> tuple[torch.Tensor, ...]:
-    """Logits [tokens, vocabulary] of the higher precision (a widened layer at a time), the native dtype and the target."""
-    exact = wide_logits(native, ids, reference_dtype(dtype))
+def _two(native: Any, target: Target, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits [tokens, vocabulary] of the native dtype and of the target."""
     with torch.no_grad():
         plain = native(ids, use_cache=False).logits[0]
-    hidden, kwargs = layer_calls(target, ids, dtype)
-    for layer, given in zip(target_layers, kwargs, strict=True):
+    hidden, kwargs = layer_calls(target.model, ids, dtype)
+    for layer, given in zip(target.layers, kwargs, strict=True):
         hidden = run_layer(layer, hidden, given)
-    return exact, plain, head_logits(target, hidden)
+    return plain, head_logits(target.model, hidden)
 
 
 def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
