@@ -8,20 +8,28 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 GROWTH = 1.02
 """How much the bound must have grown before the dear figure is taken again."""
 
+ASK_ALL_EVERY = 10
+"""Looks until processes of other groups are asked again: a new process is seen at once, one that changes groups later."""
 
-def group_members(group_id: int) -> tuple[int, ...]:
-    """Process ids whose process group is the given one."""
-    members = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-        except (OSError, IndexError):
-            continue
-        if int(fields[2]) == group_id:
-            members.append(int(folder.name))
-    return tuple(members)
+
+def group_members(group_id: int, strangers: frozenset[int] = frozenset()) -> tuple[tuple[int, ...], frozenset[int]]:
+    """Process ids whose process group is the given one, and those of all others; `strangers` are not asked again."""
+    members, others = [], set()
+    with os.scandir("/proc") as entries:
+        pids = [int(entry.name) for entry in entries if entry.name.isdigit()]
+    for pid in pids:
+        if pid in strangers or _group_of(pid) != group_id:
+            others.add(pid)
+        else:
+            members.append(pid)
+    return tuple(members), frozenset(others)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
 
 
 def resident_bytes(pid: int) -> int:
@@ -54,10 +62,14 @@ class GroupMemory:
     limit_bytes: int | None
     peak_bytes: int = 0
     _bound_bytes: int = 0
+    _strangers: frozenset[int] = frozenset()
+    _looks: int = 0
 
     def exceeds_limit(self) -> bool:
         """Look once more; whether the group takes more than its limit now."""
-        members = group_members(self.group_id)
+        known = self._strangers if self._looks % ASK_ALL_EVERY else frozenset()
+        self._looks += 1
+        members, self._strangers = group_members(self.group_id, known)
         bound = sum(resident_bytes(pid) for pid in members)
         beyond = self.limit_bytes is not None and bound > self.limit_bytes
         if bound <= self._bound_bytes * GROWTH and not beyond:
