@@ -1,0 +1,114 @@
+"""Steps on the day: pickles, exact plans, and what a run that went wrong leaves behind."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dayzero.domain.operators import Phase
+from dayzero.domain.plan import Degrees
+from dayzero.domain.runs import Observation, RunEnd
+from dayzero.domain.verdict import Verdict
+from dayzero.errors import BadInputError, BlockedError
+from dayzero.stages.judging import CHECKS_OF
+from dayzero.steps import verifying, weights
+from fakes_bench import FakeTracer, ended, make_bench
+
+OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, Observation.PARALLEL, Observation.GENERATION]
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
+def test_pickles_are_blocked_with_the_remedy(name: str, tmp_path: Path) -> None:
+    made = make_bench(tmp_path, weights=name)
+    for step in (weights.headers, weights.fetch_step):
+        with pytest.raises(BlockedError, match=r"acme/tiny publishes its weights only as .*DAYZERO_ALLOW_PICKLE"):
+            step(made.bench, made.lease)
+    assert made.transfer.fetched == []
+
+
+def test_safetensors_beside_pickles_are_taken(tmp_path: Path) -> None:
+    made = make_bench(tmp_path)
+    beside = replace(made.release.files[-1], path="pytorch_model.bin")
+    weights.require_safetensors(replace(made.release, files=(*made.release.files, beside)))
+
+
+def test_a_header_that_lies_names_its_release(tmp_path: Path) -> None:
+    made = make_bench(tmp_path)
+    made.hub.contents = {**made.hub.contents, "model.safetensors": (2**62).to_bytes(8, "little")}
+    with pytest.raises(BadInputError, match=r"hf:acme/tiny@c+: model.safetensors claims a header of"):
+        weights.headers(made.bench, made.lease)
+
+
+@pytest.mark.parametrize("degrees", [Degrees(tp=3), Degrees(pp=2)])
+def test_an_exact_plan_of_fixed_degrees_has_the_bytes_of_its_shards(degrees: Degrees, tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=degrees, devices=3)
+    plan = weights.exact_plan(made.bench, made.lease).noun.plan
+    assert plan is not None and plan.degrees == degrees == weights.chosen_degrees(made.bench, made.lease)
+    weights.shard_step(made.bench, made.lease)
+    (check,) = made.ledger.checks(made.lease.adaptation_id)
+    assert (check.check, check.verdict) == ("memory.weights", Verdict.PASS)
+
+
+def test_when_no_plan_fits_the_block_says_why_and_what_to_do(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees(tp=2))
+    with pytest.raises(BlockedError, match=r"no plan fits acme/tiny on cpu: .*9.*dayzero plan acme/tiny --platform cpu"):
+        weights.chosen_degrees(made.bench, made.lease)
+
+
+def test_a_worker_keeps_to_the_plan_that_was_recorded(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees(pp=3), devices=3)
+    weights.exact_plan(made.bench, made.lease)
+    elsewhere = replace(made.bench, degrees=None, devices=1)
+    assert weights.chosen_degrees(elsewhere, made.lease) == Degrees(pp=3)
+
+
+def test_without_a_reference_the_plan_is_kept_and_the_work_blocked(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, tracer=FakeTracer(BlockedError("model type marsian is unknown to transformers 5.24.")))
+    for step in (weights.exact_plan_step, weights.shard_step, verifying.operators_step):
+        with pytest.raises(BlockedError, match="no reference implementation of hf:acme/tiny@"):
+            step(made.bench, made.lease)
+    assert {"structure.weights", "plan.weights"} <= {kept.key.stage for kept in made.ledger.linked_results("adaptation-1")}
+    assert made.runner.ran == []
+
+
+@pytest.mark.parametrize("observation", OBSERVED)
+@pytest.mark.parametrize("end", [RunEnd.CRASHED, RunEnd.TIMED_OUT, RunEnd.REFUSED])
+def test_a_run_that_went_wrong_is_error_with_its_log_as_evidence(observation: Observation, end: RunEnd, tmp_path: Path) -> None:
+    made = make_bench(tmp_path, outcome=ended(end, "signal 9"), degrees=Degrees(tp=3), devices=3)
+    report = verifying.observe(made.bench, made.lease, observation)
+    checks = made.ledger.checks("adaptation-1")
+    assert {check.check for check in checks} == {name.value for _, name in CHECKS_OF[observation]}
+    assert {check.verdict for check in checks} == {Verdict.ERROR}
+    assert all("signal 9" in check.reason for check in checks)
+    assert {made.ledger.artifact(sha256) for check in checks for sha256 in check.evidence} == {b"last words"}
+    assert report.headline.startswith("error: ")
+    assert made.ledger.measurements("adaptation-1") == ()
+    verifying.observe(made.bench, made.lease, observation)
+    assert len(made.runner.ran) == 2, "what went wrong is not found again: it is run again"
+
+
+def test_a_document_that_cannot_be_read_is_error(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, outcome=replace(ended(RunEnd.COMPLETED), document=b'{"lies": true}'))
+    verifying.layers_step(made.bench, made.lease)
+    (check,) = made.ledger.checks("adaptation-1")
+    assert check.verdict is Verdict.ERROR
+    assert "cannot be read" in check.reason
+
+
+def test_one_device_has_no_parallel_run(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees())
+    report = verifying.parallel_step(made.bench, made.lease)
+    (check,) = made.ledger.checks("adaptation-1")
+    assert check.verdict is Verdict.NOT_RUN
+    assert made.runner.ran == []
+    assert report.headline.startswith("not_run")
+
+
+def test_a_request_carries_plan_and_shards_only_where_ranks_run(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees(tp=3), devices=3)
+    alone = verifying.request_for(made.bench, made.lease, Observation.GENERATION)
+    ranks = verifying.request_for(made.bench, made.lease, Observation.PARALLEL)
+    assert (alone.degrees, alone.shards_dir) == (Degrees(), None)
+    assert ranks.degrees == Degrees(tp=3)
+    assert ranks.shards_dir is not None and ranks.shards_dir.endswith("tp3")
+    assert made.tracer.uses[0].phase is Phase.PREFILL
