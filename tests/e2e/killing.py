@@ -18,11 +18,15 @@ class Kill(StrEnum):
     POSTGRES = "postgres"
 
 
+EACH_ONCE = ((Kill.POSTGRES, "inventory"), (Kill.WORKER, "operators"), (Kill.GROUP, "layers"))
+"""The scaled series: each kind once, each at another stage."""
+
+
 @dataclass(slots=True)
 class Figures:
-    """What a series of kills of one kind came to."""
+    """What a series of kills came to."""
 
-    kind: str
+    series: str
     kills: list[dict[str, object]] = field(default_factory=list)
     attempts: int = 0
     adapted_s: float = 0.0

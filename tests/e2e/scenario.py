@@ -36,8 +36,8 @@ from dayzero.domain.watching import Rule
 from dayzero.settings import Settings, load_settings
 
 LOOK_EVERY_S = 0.02
-UP_TIMEOUT_S = 240.0
-END_TIMEOUT_S = 420.0
+UP_TIMEOUT_S = 400.0
+END_TIMEOUT_S = 900.0
 ORPHAN_AFTER_S = 12
 PRESTAGED = ("configuration", "structure", "inventory", "coverage", "plan")
 COMPLETED = "dayzero.adaptation.completed"

@@ -18,7 +18,7 @@ from dayzero import app
 from e2e.namespaces import ACCOUNT, Elsewhere, elsewhere
 from e2e.scenario import ORPHAN_AFTER_S, Scenario, kill_tree, scenario
 
-pytestmark = [pytest.mark.netns, pytest.mark.prefect, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.netns, pytest.mark.prefect, pytest.mark.postgres, pytest.mark.slow, pytest.mark.timeout(2400)]
 REPO_ID = "demo/elsewhere"
 
 WHAT_IT_REACHES = """
