@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from dayzero.adapters.processes.folder import running_prefect_api
 from dayzero.cli.opening import only_one, open_plane
 from dayzero.cli.output import print_document, print_line, print_table
 from dayzero.domain.adaptation import Adaptation, AdaptationState
 from dayzero.domain.canonical import Json, plain
-from dayzero.errors import BadInputError
+from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.catalog import Catalog
+from dayzero.settings import Settings
 
 app = typer.Typer(help="Adaptations: one a release content, platform and purpose.", no_args_is_help=True)
 SCHEMA = "dayzero.run/1"
@@ -100,9 +102,11 @@ def logs(
 
 @app.command()
 def cancel(context: typer.Context, adaptation: Id, json: Json_ = False) -> None:
-    """Cancel: whoever runs it can write nothing more, and stops at its next heartbeat."""
+    """Cancel: whoever runs it can write nothing more, and its runs are stopped."""
     with open_plane(context) as plane:
         ended = plane.catalog.cancel(_named(plane.catalog, adaptation).id)
+        if ended.state is AdaptationState.CANCELLED:
+            stop_runs(plane.settings, ended)
     _say(ended, json)
 
 
@@ -112,6 +116,19 @@ def retry(context: typer.Context, adaptation: Id, json: Json_ = False) -> None:
     with open_plane(context) as plane:
         again = plane.catalog.retry(_named(plane.catalog, adaptation).id)
     _say(again, json)
+
+
+def stop_runs(settings: Settings, adaptation: Adaptation) -> None:
+    """Cancel what Prefect runs of it; where Prefect is not there, its runs find at their next step that it is cancelled."""
+    api_url = settings.prefect_api_url or running_prefect_api(settings.data_dir)
+    if api_url is None:
+        return
+    from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator  # importing Prefect takes seconds
+
+    try:
+        PrefectOrchestrator(api_url).cancel(adaptation)
+    except DependencyError as error:
+        typer.echo(f"Its runs could not be cancelled: {error}", err=True)
 
 
 def _say(adaptation: Adaptation, json: bool) -> None:

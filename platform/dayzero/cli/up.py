@@ -1,6 +1,5 @@
 """dayzero up: the whole of it as one foreground group."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from dayzero import app
 from dayzero.adapters.prefect.environment import api_url, client_environment, server_environment
 from dayzero.adapters.prefect.names import CONTROL_POOL
 from dayzero.adapters.processes.environments import control_environment, worker_environment
-from dayzero.adapters.processes.folder import clear_leftovers, only_one, write_children
+from dayzero.adapters.processes.folder import ADDRESSES, clear_leftovers, only_one, write_addresses, write_children
 from dayzero.adapters.processes.group import ChildSpec, Group
 from dayzero.adapters.processes.ports import free_port, require_free
 from dayzero.adapters.store import embedded
@@ -26,7 +25,6 @@ PREFECT_DATABASE = "prefect"
 TOKEN_VALID_S = 30 * 24 * 3600.0
 CONTROL_RUNS = 16
 LOOK_AT_POSTGRES_EVERY_S = 3.0
-ADDRESSES = "up.json"
 
 
 def up() -> None:
@@ -144,10 +142,13 @@ def _is_healthy(url: str) -> bool:
 def _announce(settings: Settings, data_dir: Path, say: Callable[[str], None]) -> None:
     prefect_api = settings.prefect_api_url or api_url(settings.host, settings.prefect_port)
     ui = prefect_api.removesuffix("/api")
-    addresses = {"door": _door_url(settings), "prefect_api": prefect_api, "prefect_ui": ui, "pid": os.getpid()}
-    unfinished = data_dir / (ADDRESSES + ".new")
-    unfinished.write_text(json.dumps(addresses))
-    unfinished.replace(data_dir / ADDRESSES)
+    addresses: dict[str, str | int] = {
+        "door": _door_url(settings),
+        "prefect_api": prefect_api,
+        "prefect_ui": ui,
+        "pid": os.getpid(),
+    }
+    write_addresses(data_dir, addresses)
     say(f"ready. HTTP door {_door_url(settings)}   Prefect UI {ui}   logs {data_dir / 'logs'}")
     say("Ctrl-C stops everything.")
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
@@ -16,8 +17,10 @@ from dayzero.adapters.store import embedded
 
 
 @pytest.fixture(scope="session")
-def motor_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("motor")
+def motor_folder() -> Iterator[Path]:
+    # Not below pytest's tmp_path, which another session of pytest closes to the database server's account.
+    with TemporaryDirectory(prefix="dayzero-motor-", ignore_cleanup_errors=True) as name:
+        yield Path(name).resolve()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterTags
@@ -12,10 +13,13 @@ from dayzero.adapters.prefect.client import prefect_client
 from dayzero.adapters.prefect.ensure import AUTOMATION, ensure, is_complete
 from dayzero.adapters.prefect.names import CONTROL_POOL, adaptation_tag, pool_of
 from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator, bury_unattended
+from dayzero.adapters.processes.folder import write_addresses
+from dayzero.cli.run import stop_runs
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.domain.events import Event, EventKind
 from dayzero.domain.verdict import Mode
 from dayzero.errors import UnavailableError
+from dayzero.settings import load_settings
 
 pytestmark = [pytest.mark.prefect, pytest.mark.postgres, pytest.mark.slow]
 
@@ -75,6 +79,20 @@ def test_what_prefect_lost_is_restored(prefect_api: str) -> None:
     PrefectOrchestrator(prefect_api, ("cpu",)).start(adaptation)
     assert is_complete(prefect_api, ("cpu",))
     assert len(runs_of(prefect_api, adaptation.id)) == 1
+
+
+def test_a_lost_automation_or_pool_alone_is_noticed(prefect_api: str) -> None:
+    ensure(prefect_api, ("cpu",))
+    with prefect_client(prefect_api) as client:
+        for automation in client.read_automations_by_name(AUTOMATION):
+            client.delete_automation(automation.id)
+    assert not is_complete(prefect_api, ("cpu",))
+    ensure(prefect_api, ("cpu",))
+    with prefect_client(prefect_api) as client:
+        client.delete_work_pool(pool_of("cpu"))
+    assert not is_complete(prefect_api, ("cpu",))
+    ensure(prefect_api, ("cpu",))
+    assert is_complete(prefect_api, ("cpu",))
 
 
 def test_a_start_is_idempotent_on_id_and_attempt(prefect_api: str) -> None:
@@ -149,6 +167,23 @@ def test_cancel_ends_what_waits(prefect_api: str) -> None:
     orchestrator.cancel(adaptation)
     (run,) = runs_of(prefect_api, adaptation.id)
     assert run.state_type is StateType.CANCELLED
+
+
+def test_the_command_cancels_the_runs_of_the_group_on_its_folder(prefect_api: str, tmp_path: Path) -> None:
+    ensure(prefect_api, ("cpu",))
+    adaptation = an_adaptation()
+    PrefectOrchestrator(prefect_api, ("cpu",)).start(adaptation)
+    write_addresses(tmp_path, {"prefect_api": prefect_api})
+    stop_runs(load_settings(data_dir=tmp_path), adaptation)
+    (run,) = runs_of(prefect_api, adaptation.id)
+    assert run.state_type is StateType.CANCELLED
+
+
+def test_the_command_says_when_prefect_is_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stop_runs(load_settings(data_dir=tmp_path), an_adaptation())
+    assert capsys.readouterr().err == ""
+    stop_runs(load_settings(data_dir=tmp_path, prefect_api_url="http://127.0.0.1:9/api"), an_adaptation())
+    assert "could not be cancelled: the Prefect server at http://127.0.0.1:9/api does not answer" in capsys.readouterr().err
 
 
 def test_an_event_starts_the_reconciler(prefect_api: str) -> None:

@@ -11,7 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dayzero.adapters.processes.folder import clear_leftovers, only_one, write_children
+from dayzero.adapters.processes.folder import (
+    ADDRESSES,
+    clear_leftovers,
+    only_one,
+    running_prefect_api,
+    write_addresses,
+    write_children,
+)
 from dayzero.adapters.processes.group import ChildSpec, Group
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.adapters.processes.ports import require_free
@@ -98,6 +105,15 @@ def test_a_folder_serves_one(tmp_path: Path) -> None:
         pass
     with only_one(tmp_path / "data"):
         pass
+
+
+def test_the_prefect_api_of_a_running_group_is_found_and_rubbish_is_none(tmp_path: Path) -> None:
+    assert running_prefect_api(tmp_path) is None
+    write_addresses(tmp_path, {"prefect_api": "http://127.0.0.1:4200/api", "pid": 7})
+    assert running_prefect_api(tmp_path) == "http://127.0.0.1:4200/api"
+    for rubbish in ("{", "[]", '{"prefect_api": 7}'):
+        (tmp_path / ADDRESSES).write_text(rubbish)
+        assert running_prefect_api(tmp_path) is None
 
 
 def test_leftovers_are_recognised_by_pid_and_start_time(tmp_path: Path) -> None:

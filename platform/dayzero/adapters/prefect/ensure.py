@@ -83,15 +83,17 @@ def ensure(api_url: str, platforms: Sequence[str], *, poll_interval_s: float = S
 
 
 def is_complete(api_url: str, platforms: Sequence[str]) -> bool:
-    """Whether the deployments that starts need are there."""
+    """Whether what starts need is there: pools, deployments, and the automation that makes them immediate."""
     needed = [f"adapt/{CONTROL_DEPLOYMENT}", f"prestage/{CONTROL_DEPLOYMENT}", *(f"verify/{slug}" for slug in platforms)]
     with prefect_client(api_url) as client:
         try:
+            for pool in (CONTROL_POOL, *(pool_of(slug) for slug in platforms)):
+                client.read_work_pool(pool)
             for name in needed:
                 client.read_deployment_by_name(name)
         except ObjectNotFound:
             return False
-    return True
+        return bool(client.read_automations_by_name(AUTOMATION))
 
 
 def _ensure_pool(client: SyncPrefectClient, name: str) -> None:

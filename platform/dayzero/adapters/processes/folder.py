@@ -13,6 +13,7 @@ from dayzero.errors import BadInputError, DependencyError
 
 LOCK = "up.lock"
 CHILDREN = "up.children.json"
+ADDRESSES = "up.json"
 START_TOLERANCE_S = 1.0
 
 
@@ -51,6 +52,23 @@ def write_children(data_dir: Path, pids: Mapping[str, int]) -> None:
     unfinished = data_dir / (CHILDREN + ".new")
     unfinished.write_text(json.dumps(noted))
     unfinished.replace(data_dir / CHILDREN)
+
+
+def write_addresses(data_dir: Path, addresses: Mapping[str, str | int]) -> None:
+    """Say where the doors of this `up` are, once all of it runs."""
+    unfinished = data_dir / (ADDRESSES + ".new")
+    unfinished.write_text(json.dumps(dict(addresses)))
+    unfinished.replace(data_dir / ADDRESSES)
+
+
+def running_prefect_api(data_dir: Path) -> str | None:
+    """The Prefect API of the `up` that runs on the folder, or was killed there; None when there is none."""
+    try:
+        found = json.loads((data_dir / ADDRESSES).read_text())
+    except (OSError, ValueError):
+        return None
+    api_url = found.get("prefect_api") if isinstance(found, dict) else None
+    return api_url if isinstance(api_url, str) else None
 
 
 def clear_leftovers(data_dir: Path) -> tuple[str, ...]:
