@@ -127,11 +127,11 @@ def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
     """The degrees of the chosen plan; BlockedError with every rejection when nothing fits."""
     report = agreed_plan(bench, lease)
     if report.plan is None:
-        release_ref = subject_of(bench, lease).release.ref.location
+        ref = subject_of(bench, lease).release.ref
         reasons = "; ".join(sorted({no.reason for no in report.rejected})[:5])
         raise BlockedError(
             f"no plan fits {subject_of(bench, lease).adaptation.model} on {report.platform}: {reasons}.",
-            remedy=f"See every rejection: dayzero plan {release_ref} --platform {report.platform}; more devices may help.",
+            remedy=f"See every rejection: dayzero plan {ref.hub.value}:{ref.location} --platform {report.platform}; more devices may help.",
         )
     return report.plan.degrees
 

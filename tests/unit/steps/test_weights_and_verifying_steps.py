@@ -51,7 +51,7 @@ def test_an_exact_plan_of_fixed_degrees_has_the_bytes_of_its_shards(degrees: Deg
 
 def test_when_no_plan_fits_the_block_says_why_and_what_to_do(tmp_path: Path) -> None:
     made = make_bench(tmp_path, degrees=Degrees(tp=2))
-    with pytest.raises(BlockedError, match=r"no plan fits acme/tiny on cpu: .*9.*dayzero plan acme/tiny --platform cpu"):
+    with pytest.raises(BlockedError, match=r"no plan fits acme/tiny on cpu: .*9.*dayzero plan hf:acme/tiny --platform cpu"):
         weights.chosen_degrees(made.bench, made.lease)
 
 
