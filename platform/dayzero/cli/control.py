@@ -6,7 +6,7 @@ import uvicorn
 
 from dayzero import app
 from dayzero.adapters.prefect.ensure import ensure, is_complete
-from dayzero.adapters.prefect.orchestrator import PrefectOrchestrator, bury_unattended
+from dayzero.adapters.prefect.orchestrator import BEGIN_WITHIN_S, PrefectOrchestrator, bury_unattended
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.settings import Settings, load_settings
@@ -24,7 +24,8 @@ def serve(settings: Settings) -> None:
     assert settings.prefect_api_url, "`dayzero up` names the Prefect API"
     api_url = settings.prefect_api_url
     with app.control_plane(settings) as plane:
-        orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=settings.orphan_after_s)
+        patience_s = max(settings.orphan_after_s, BEGIN_WITHIN_S)
+        orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=patience_s)
         begin_anew(api_url, settings)
         reconciler = Reconciler(plane, orchestrator)
         loops = Loops(

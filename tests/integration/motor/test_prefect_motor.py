@@ -132,8 +132,10 @@ def test_a_run_that_crashed_before_its_claim_is_started_again(prefect_api: str) 
         assert orchestrator.start(adaptation) == again
         for _ in range(4):
             client.set_flow_run_state(uuid.UUID(orchestrator.start(adaptation)), Crashed(), force=True)
-    with pytest.raises(UnavailableError, match="ended before they began"):
+    with pytest.raises(UnavailableError, match=r"5 runs of .* ended before they began; the next one starts 60 s after"):
         orchestrator.start(adaptation)
+    known = {str(run.id) for run in runs_of(prefect_api, adaptation.id)}
+    assert PrefectOrchestrator(prefect_api, ("cpu",), unclaimed_after_s=0.0).start(adaptation) not in known
 
 
 def test_a_run_that_never_claimed_is_replaced(prefect_api: str) -> None:

@@ -29,7 +29,12 @@ from dayzero.domain.adaptation import Adaptation
 from dayzero.domain.events import Event
 from dayzero.errors import UnavailableError
 
-MAX_RUNS_AN_ATTEMPT = 5
+RUNS_AT_ONCE = 5
+"""Runs of one attempt that may end before they claim it; further ones are started only after a pause."""
+
+BEGIN_WITHIN_S = 60.0
+"""Time that a run which was taken up has to claim its attempt: a process that imports Prefect on a busy host is slow."""
+
 RUN_LIMIT = 200
 
 
@@ -39,7 +44,7 @@ class PrefectOrchestrator:
     A run that Prefect took up but that has not claimed its attempt within `unclaimed_after_s` counts as lost.
     """
 
-    def __init__(self, api_url: str, platforms: Sequence[str] = (), *, unclaimed_after_s: float = 60.0) -> None:
+    def __init__(self, api_url: str, platforms: Sequence[str] = (), *, unclaimed_after_s: float = BEGIN_WITHIN_S) -> None:
         self._api_url = api_url
         self._platforms = tuple(platforms)
         self._unclaimed_after_s = unclaimed_after_s
@@ -88,7 +93,14 @@ class PrefectOrchestrator:
         flow = FLOW_OF_PURPOSE[adaptation.purpose]
         deployment = client.read_deployment_by_name(deployment_of(flow, adaptation.platform))
         key = start_key(adaptation.id, adaptation.attempt)
-        for number in range(MAX_RUNS_AN_ATTEMPT):
+        before = _runs_of_attempt(client, adaptation, deployment.id)
+        if len(before) >= RUNS_AT_ONCE and all(map(_ended, before)) and _ended_within(before, self._unclaimed_after_s):
+            raise UnavailableError(
+                f"{len(before)} runs of {run_name(adaptation, flow, adaptation.attempt)} ended before they began;"
+                f" the next one starts {self._unclaimed_after_s:.0f} s after the last.",
+                remedy="Their logs in the Prefect UI say why.",
+            )
+        for number in range(max(len(before) - 1, 0), len(before) + 2):
             run = client.create_flow_run_from_deployment(
                 deployment.id,
                 parameters={"adaptation_id": adaptation.id, "attempt": adaptation.attempt},
@@ -102,7 +114,7 @@ class PrefectOrchestrator:
             if not _ended(run):
                 _bury(client, run, "never claimed its attempt: the worker that took it died")
         raise UnavailableError(
-            f"{MAX_RUNS_AN_ATTEMPT} runs of {run_name(adaptation, flow, adaptation.attempt)} ended before they began.",
+            f"runs of {run_name(adaptation, flow, adaptation.attempt)} end as fast as they start.",
             remedy="Their logs in the Prefect UI say why.",
         )
 
@@ -144,6 +156,20 @@ def ui_url(api_url: str) -> str:
 def _runs(client: SyncPrefectClient, adaptation_id: str) -> Iterable[FlowRun]:
     wanted = FlowRunFilter(tags=FlowRunFilterTags(all_=[adaptation_tag(adaptation_id)]))
     return client.read_flow_runs(flow_run_filter=wanted, sort=FlowRunSort.START_TIME_DESC, limit=RUN_LIMIT)
+
+
+def _runs_of_attempt(client: SyncPrefectClient, adaptation: Adaptation, deployment_id: UUID) -> list[FlowRun]:
+    """Every run that was started for this attempt; not the verifications that they started in turn."""
+    return [
+        run
+        for run in _runs(client, adaptation.id)
+        if run.deployment_id == deployment_id and run.parameters.get("attempt") == adaptation.attempt
+    ]
+
+
+def _ended_within(runs: Iterable[FlowRun], seconds: float) -> bool:
+    now = datetime.now(UTC)
+    return any(run.state is not None and (now - run.state.timestamp).total_seconds() < seconds for run in runs)
 
 
 def _ended(run: FlowRun) -> bool:
