@@ -215,8 +215,9 @@ def test_adapt_and_the_compatibility_list(tiny: Path, database_url: str, tmp_pat
     assert told["entries"][0] == row
     exported = checked(door("compat", "export", f'model = "{row["model"]}"'), "dayzero.compat/1")
     assert exported["entries"] == [row]
-    runs = checked(door("run", "show", row["adaptation_id"], "--json"), "dayzero.run/1")
-    assert {"adaptation", "checks", "measurements", "results"} <= set(runs)
+    shown_run = door("run", "show", row["adaptation_id"], "--json").document
+    assert set(shown_run) == {"schema", "adaptation", "checks", "measurements", "results"}
+    assert set(shown_run) < documented("dayzero.run/1") | {"schema"}, "the page lists the fields of every `run` command"
     assert door("compat", "show", "ffffffff", "--json").code == 2
 
 
