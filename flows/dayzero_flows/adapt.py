@@ -8,7 +8,7 @@ from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
 
 from dayzero import app
-from dayzero.adapters.prefect.names import FLOW_OF_PURPOSE
+from dayzero.adapters.prefect.names import FLOW_OF_PURPOSE, run_name
 from dayzero.adapters.prefect.waiting import Progressing, Seen, seen, start_verification
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.outcomes import STATE_ENDINGS
@@ -33,7 +33,8 @@ def _adapt(plane: app.Plane, lease: Lease, adaptation: Adaptation) -> State[Any]
     if app.steps_for(Purpose.ADAPT, Place.PLATFORM):
         ended = _await_verification(plane, lease, adaptation)
         _raise_what_stopped_it(ended, adaptation)
-    published = publish(lease.adaptation_id, lease.attempt, return_state=True)
+    named = publish.with_options(flow_run_name=run_name(adaptation, "publish", lease.attempt))
+    published = named(lease.adaptation_id, lease.attempt, return_state=True)
     return State(type=published.type, name=published.name, message=published.message)
 
 
