@@ -6,7 +6,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,8 +95,7 @@ def _acts(play: Play, hub_url: str, seed: int) -> tuple[Outcome, ...]:
         play.screen.phase(act.repo_id, f"{act.story}. Announced: {act.announced.value}")
         publish_configuration(play.models_dir / act.folder, play.hub_dir, act.repo_id)
         play.screen.say("published: config.json, no weights yet")
-    for act in first:
-        _await_end(play, act, Purpose.PRESTAGE)
+    _await_ends(play, first, Purpose.PRESTAGE)
     for act in first:
         publish_weights(play.models_dir / act.folder, play.hub_dir, act.repo_id)
         play.screen.say(f"{act.repo_id}: published the weights")
@@ -106,33 +105,37 @@ def _acts(play: Play, hub_url: str, seed: int) -> tuple[Outcome, ...]:
     play.screen.phase(planted.repo_id, f"{planted.story}. Seed {seed} draws layer {layer} of {layers}. Announced: failing")
     publish_configuration(play.models_dir / planted.folder, play.hub_dir, planted.repo_id)
     publish_weights(play.models_dir / planted.folder, play.hub_dir, planted.repo_id)
+    _await_ends(play, ACTS, Purpose.ADAPT)
     return tuple(_conclusion(play, act, layer) for act in ACTS)
 
 
 def _conclusion(play: Play, act: Act, layer: int) -> Outcome:
-    _await_end(play, act, Purpose.ADAPT)
     entry = _entry_of(play, act)
-    notified = _await(play, lambda: any(play.mailbox.about(kind.value, act.repo_id) for kind in TOLD), 60.0)
-    outcome = judge_act(act, entry, layer, bool(notified))
+    notified = _await(lambda: any(play.mailbox.about(kind.value, act.repo_id) for kind in TOLD), 60.0)
+    outcome = judge_act(act, entry, layer, notified)
     play.screen.entry(outcome, play.mailbox)
     return outcome
 
 
-def _await_end(play: Play, act: Act, purpose: Purpose) -> None:
-    """Show the adaptation's log as it grows, until it has ended."""
-    shown = 0
+def _await_ends(play: Play, acts: Sequence[Act], purpose: Purpose) -> None:
+    """Show the adaptations' logs as they grow, until each has ended."""
+    shown = dict.fromkeys(acts, 0)
+    waiting = set(acts)
     deadline = time.monotonic() + ACT_TIMEOUT_S
-    while time.monotonic() < deadline:
-        found = _adaptation(play, act, purpose)
-        if found is not None:
-            for number, _, line in play.plane.catalog.log_lines(found.id, shown):
+    while waiting and time.monotonic() < deadline:
+        for act in [act for act in acts if act in waiting]:
+            found = _adaptation(play, act, purpose)
+            if found is None:
+                continue
+            for number, _, line in play.plane.catalog.log_lines(found.id, shown[act]):
                 play.screen.progress(act.repo_id, purpose.value, line)
-                shown = number
+                shown[act] = number
             if found.state not in RUNNING:
-                play.screen.progress(act.repo_id, purpose.value, f"ended: {found.state.value} {found.reason or ''}")
-                return
+                play.screen.progress(act.repo_id, purpose.value, f"ended: {found.state.value}: {found.reason or ''}")
+                waiting.discard(act)
         time.sleep(LOOK_AGAIN_S)
-    play.screen.progress(act.repo_id, purpose.value, f"did not end in {ACT_TIMEOUT_S:.0f} s; see {play.group.log}")
+    for act in waiting:
+        play.screen.progress(act.repo_id, purpose.value, f"did not end in {ACT_TIMEOUT_S:.0f} s; see {play.group.log}")
 
 
 def _adaptation(play: Play, act: Act, purpose: Purpose) -> Adaptation | None:
@@ -140,7 +143,7 @@ def _adaptation(play: Play, act: Act, purpose: Purpose) -> Adaptation | None:
     return next((adaptation for adaptation in found if adaptation.purpose is purpose), None)
 
 
-def _await(play: Play, happened: Callable[[], bool], timeout_s: float) -> bool:
+def _await(happened: Callable[[], bool], timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if happened():

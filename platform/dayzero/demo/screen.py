@@ -18,11 +18,16 @@ from dayzero.domain.verdict import CheckLayer, Verdict
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.ERROR: "yellow", Verdict.NOT_RUN: "dim"}
 
 
+PIPE_WIDTH = 200
+"""Columns where no terminal shows the demo."""
+
+
 class Screen:
     """Prints with the seconds since the start before each line; remembers how long each phase took."""
 
     def __init__(self) -> None:
-        self._console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False)
+        self._console = console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
         self._started_s = time.monotonic()
 
     def elapsed_s(self) -> float:
@@ -31,7 +36,7 @@ class Screen:
 
     def say(self, text: str) -> None:
         """One line."""
-        self._console.print(f"[dim]{self.elapsed_s():6.1f} s[/dim]  {escape(text)}")
+        self._console.print(f"[dim]{self.elapsed_s():6.1f} s[/dim]  {escape(text)}", soft_wrap=True)
 
     def phase(self, name: str, text: str) -> None:
         """The beginning of something."""
@@ -57,7 +62,8 @@ class Screen:
             )
         if entry.sample_text:
             self.say(f"it says: {entry.sample_text!r}")
-        figures = ", ".join(f"{item.name} {item.value:,.4g} {item.unit}" for item in entry.measurements)
+        shown = [item for item in entry.measurements if not item.name.startswith("rank_")]
+        figures = ", ".join(f"{item.name} {item.value:,.4g}" + (f" {item.unit}" if item.unit != "1" else "") for item in shown)
         self.say(f"measured: {figures or 'nothing'}")
         self.say(f"day-0 clock: {_clock(entry.clock)}")
         got = [note for note in mailbox.messages if note.subject == outcome.act.repo_id]
@@ -80,7 +86,7 @@ class Screen:
         self._console.print()
         self._console.print(table)
         self.say(f"Prefect UI: {group.prefect_url}   compatibility list: {group.door_url}   log: {group.log}")
-        self.say("`dayzero demo --keep-up` leaves everything running to look at.")
+        self.say("`dayzero demo --keep-up` leaves everything running to look at; without it both stop now.")
 
 
 def _checks(entry: CompatibilityEntry) -> Table:
