@@ -128,10 +128,11 @@ def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
     report = agreed_plan(bench, lease)
     if report.plan is None:
         ref = subject_of(bench, lease).release.ref
+        command = f"dayzero plan {ref.hub.value}:{ref.location} --platform {report.platform}"
         reasons = "; ".join(sorted({no.reason for no in report.rejected})[:5])
         raise BlockedError(
             f"no plan fits {subject_of(bench, lease).adaptation.model} on {report.platform}: {reasons}.",
-            remedy=f"See every rejection: dayzero plan {ref.hub.value}:{ref.location} --platform {report.platform}; more devices may help.",
+            remedy=f"See every rejection: {command}; more devices may help.",
         )
     return report.plan.degrees
 
