@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from dayzero.adapters.images.builder import DockerImageBuilder
 from dayzero.adapters.store.migrate import current, upgrade
-from dayzero.app.planes import Plane, database_url, modelling_library
+from dayzero.adapters.trace.known import library_name
+from dayzero.app.planes import Plane, database_url
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.canonical import Json
 from dayzero.errors import DayzeroError
@@ -51,7 +52,7 @@ def examine(settings: Settings) -> tuple[Examined, ...]:
         found.append(Examined("database", True, True, f"revision {revision or 'empty'}, needed {head}"))
     except DayzeroError as error:
         found.append(Examined("database", False, True, str(error)))
-    library = modelling_library()
+    library = library_name()
     found.append(Examined("worker extra", library is not None, False, library or "pip install 'dayzero[worker]'"))
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     found.append(Examined("C++ compiler", compiler is not None, False, compiler or "without one the target is not compiled"))

@@ -10,8 +10,8 @@ from dayzero.adapters.hubs.choose import hub_for, parse_model_ref, resolve
 from dayzero.adapters.hubs.directory import config_release
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
-from dayzero.adapters.trace.known import known_architecture
-from dayzero.app.planes import bench_on, control_bench, control_plane, known_platform, manifest_probe, modelling_library
+from dayzero.adapters.trace.known import known_architecture, library_name
+from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, known_platform, manifest_probe
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.operators import OperatorManifest
@@ -71,13 +71,18 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) 
     ledger.put_manifest(replace(manifest, platform=profile.slug), replace(stack, platform=profile.slug))
 
 
+def _requested(plane: Plane, model: str, platform: str) -> tuple[Adaptation, PlatformProfile]:
+    """The adaptation of the model as its hub has it now, recorded and asked for, and the platform's profile."""
+    release = resolve(parse_model_ref(model), plane.settings)
+    profile = choose_profile(plane.profiles, platform)
+    recorded = plane.watchbook.record_release(release, ())
+    return plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT), profile
+
+
 def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
     """The whole pipeline in this process, recorded in the database; no Prefect, no worker."""
     with control_plane(settings) as plane:
-        release = resolve(parse_model_ref(model), settings)
-        profile = choose_profile(plane.profiles, platform)
-        recorded = plane.watchbook.record_release(release, ())
-        adaptation = plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT)
+        adaptation, profile = _requested(plane, model, platform)
         if adaptation.state is not AdaptationState.REQUESTED:
             adaptation = plane.catalog.retry(adaptation.id)
         lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"process on {platform}")
@@ -109,10 +114,7 @@ def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Ou
     UnavailableError when nobody takes it up: a running one would have started it, or held it for want of a worker.
     """
     with control_plane(settings) as plane:
-        release = resolve(parse_model_ref(model), settings)
-        profile = choose_profile(plane.profiles, platform)
-        recorded = plane.watchbook.record_release(release, ())
-        adaptation = plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT)
+        adaptation, profile = _requested(plane, model, platform)
         patience_s = PATIENCE * settings.orphan_after_s
         asked_s = plane.clock.monotonic_s()
         while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
@@ -132,7 +134,7 @@ def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Ou
 
 def knows_architecture(model_type: str | None) -> bool | None:
     """Whether the modelling library here knows that type; None where there is none to ask."""
-    return None if model_type is None or modelling_library() is None else known_architecture(model_type)
+    return None if model_type is None or library_name() is None else known_architecture(model_type)
 
 
 def source_location(settings: Settings, hub: HubKind, location: str | None) -> str:

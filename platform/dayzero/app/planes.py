@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
 from dayzero.adapters.host.clock import SystemClock
@@ -25,6 +24,7 @@ from dayzero.adapters.store.outbox import SqlOutbox
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
+from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.operators import OperatorManifest
@@ -98,14 +98,6 @@ def taxonomy() -> Taxonomy:
     return parse_taxonomy(files("dayzero.platforms").joinpath("taxonomy.toml").read_text(encoding="utf-8"))
 
 
-def modelling_library() -> str | None:
-    """The modelling library that is installed here, by name and version."""
-    try:
-        return f"transformers {version('transformers')}"
-    except PackageNotFoundError:
-        return None
-
-
 def bench_on(ledger: Ledger, settings: Settings) -> Bench:
     """A bench of this host's adapters around a ledger."""
     work_dir = settings.data_dir.resolve() / "work"
@@ -123,7 +115,7 @@ def bench_on(ledger: Ledger, settings: Settings) -> Bench:
         limits=RunLimits(timeout_s=settings.check_timeout_s, memory_bytes=memory_bytes),
         devices=settings.cpu_devices,
         taxonomy=taxonomy(),
-        library=modelling_library(),
+        library=library_name(),
         operator_plugins=settings.operator_plugins,
         allow_remote_code=settings.allow_remote_code,
         allow_pickle=settings.allow_pickle,

@@ -26,6 +26,7 @@ from dayzero.domain.watching import Rule
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.precision_planting import planted_layer
+from dayzero.stages.structure import read_spec
 
 ACT_TIMEOUT_S = 900.0
 LOOK_AGAIN_S = 0.5
@@ -158,6 +159,4 @@ def _entry_of(play: Play, act: Act) -> CompatibilityEntry | None:
 
 
 def _layer_count(model_dir: Path) -> int:
-    from dayzero.stages.structure import read_spec
-
     return len(read_spec((model_dir / "config.json").read_bytes(), None).layers)

@@ -13,6 +13,7 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
+from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError
 from dayzero.stages.coverage import cover, with_exclusions
 from dayzero.stages.inventory import inventory_of
@@ -189,11 +190,16 @@ def memory_limit_bytes(bench: Bench, profile: PlatformProfile) -> int | None:
 
 def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     """A plan from the configuration alone, before any weights."""
-    subject = subject_of(bench, lease)
-    spec = structure(bench, lease).noun
+    return planned(bench, lease, "plan", structure(bench, lease).noun, None)
+
+
+def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
+    """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
+    profile = subject_of(bench, lease).profile
     workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
-    limit = memory_limit_bytes(bench, subject.profile)
-    key = result_key("plan", 1, spec, subject.profile.figures_digest, workload, bench.devices, limit, bench.degrees)
+    limit = memory_limit_bytes(bench, profile)
+    read = (spec,) if index is None else (spec, index)
+    key = result_key(stage, 1, *read, profile.figures_digest, workload, bench.devices, limit, bench.degrees)
     return keep(
         bench.ledger,
         lease,
@@ -201,8 +207,8 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
         PlanReport,
         lambda: plan_for(
             spec,
-            None,
-            subject.profile,
+            index,
+            profile,
             workload,
             devices=bench.devices,
             memory_limit_bytes=limit,

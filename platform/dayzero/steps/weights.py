@@ -7,7 +7,7 @@ from pathlib import Path
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees, PlanReport, Workload
+from dayzero.domain.plan import Degrees, PlanReport
 from dayzero.domain.release import FileRole, HubKind, Release
 from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
@@ -16,7 +16,6 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
 from dayzero.stages.entries import weights_check
 from dayzero.stages.layout import lay_out
-from dayzero.stages.planning import plan_for
 from dayzero.stages.structure import read_spec
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
@@ -25,10 +24,10 @@ from dayzero.steps.prestaging import (
     KV_DTYPE,
     about,
     configuration,
-    memory_limit_bytes,
     other_than_usual,
     plan_headline,
     plan_rows,
+    planned,
     require_reference,
     subject_of,
 )
@@ -89,29 +88,7 @@ def full_structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept
 
 def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     """The plan over the real tensor list: its weight bytes are those of the shard files."""
-    subject = subject_of(bench, lease)
-    spec = full_structure(bench, lease).noun
-    index = headers(bench, lease).noun
-    workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
-    limit = memory_limit_bytes(bench, subject.profile)
-    key = result_key(
-        "plan.weights", 1, spec, index, subject.profile.figures_digest, workload, bench.devices, limit, bench.degrees
-    )
-    return keep(
-        bench.ledger,
-        lease,
-        key,
-        PlanReport,
-        lambda: plan_for(
-            spec,
-            index,
-            subject.profile,
-            workload,
-            devices=bench.devices,
-            memory_limit_bytes=limit,
-            fixed=bench.degrees,
-        ),
-    )
+    return planned(bench, lease, "plan.weights", full_structure(bench, lease).noun, headers(bench, lease).noun)
 
 
 def agreed_plan(bench: Bench, lease: Lease) -> PlanReport:
