@@ -104,6 +104,26 @@ class OperatorManifest:
     excluded: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class EngineManifest:
+    """What a serving engine says it can run, read from its published package as data.
+
+    `architectures` are class names as configurations state them; `attention_kinds` are taxonomy names (attention.mla,
+    linear_attention.kimi_delta …); `quantization_methods` are names as configurations state them (fp8, awq, gptq …).
+    `platform` is the slug it was read for (None: said of no platform in particular). An empty tuple means that the
+    source says nothing of it, never that there is none.
+    """
+
+    engine: str
+    version: str
+    architectures: tuple[str, ...]
+    attention_kinds: tuple[str, ...] = ()
+    quantization_methods: tuple[str, ...] = ()
+    platform: str | None = None
+    grade: Grade = Grade.DECLARED
+    source: str = ""
+
+
 class CoverageKind(StrEnum):
     """How an operator use is covered."""
 
