@@ -206,8 +206,19 @@ class Scenario:
         return psutil.Process(int(json.loads((self.data_dir / CHILDREN).read_text())[name]["pid"]))
 
     def kill_worker(self) -> None:
-        """SIGKILL the platform's worker and everything that descends from it; the group starts it again."""
+        """SIGKILL the platform's worker and everything that descends from it; the group starts it again.
+
+        A worker that was killed before is waited for: stages of the control plane go on while there is none.
+        """
+        self.until(self.worker_lives, UP_TIMEOUT_S, lambda: "the group never started the worker again")
         kill_tree(self.child("worker-cpu"))
+
+    def worker_lives(self) -> bool:
+        """Whether the group's worker is a living process."""
+        try:
+            return self.child("worker-cpu").status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
 
     def kill_group(self) -> None:
         """SIGKILL `up` and everything that descends from it, Postgres too."""
