@@ -16,13 +16,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something a stage noticed: a stable code, the subject's name, one sentence, and its figures."""
+    """Something a stage noticed: a stable code, the subject's name, one sentence, and its figures.
+
+    `names` lists all that show it (tensors, fields), where there is more than the sentence can hold.
+    """
 
     code: str
     subject: str
     message: str
     severity: Severity = Severity.WARNING
     numbers: Numbers = field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

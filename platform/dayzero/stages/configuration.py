@@ -8,17 +8,32 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dayzero.domain.architecture import Quantization
+from dayzero.domain.architecture import Quantization, Rotary
 from dayzero.domain.canonical import Json
 from dayzero.domain.findings import Finding, Severity
 from dayzero.errors import BadInputError
+from dayzero.stages.configuration_dialects import in_common_names
 from dayzero.stages.configuration_fields import Fields
+from dayzero.stages.configuration_parts import (
+    CompressedFields,
+    HybridFields,
+    LinearFields,
+    SparseFields,
+    StateSpaceFields,
+    compressed_fields,
+    hybrid_fields,
+    linear_fields,
+    sparse_fields,
+    state_space_fields,
+)
 from dayzero.stages.configuration_quantization import quantization_of
+from dayzero.stages.configuration_rotary import rotary_of, theta_of
+from dayzero.stages.configuration_towers import TowerFields, towers_of
 
 MAX_CONFIG_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_LAYERS = 10_000
 NESTED = ("text_config", "llm_config", "language_config", "text_model_config", "language_model_config")
-TOWERS = ("vision_config", "audio_config", "visual_config", "vision_tower_config", "speech_config", "video_config")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +85,42 @@ class ModelConfig:
     groups: int | None
     predict_layers: int
     quantization: Quantization | None
-    towers: tuple[str, ...]
+    towers: tuple[TowerFields, ...]
+    linear: LinearFields
+    state_space: StateSpaceFields
+    sparse: SparseFields
+    compressed: CompressedFields
+    hybrid: HybridFields
+    chunk_tokens: int | None
+    unrotated_layers: tuple[int, ...] | None
+    unrotated_interval: int | None
+    expert_layers: tuple[int, ...] | None
+    expert_step: int | None
+    dense_intermediate_size: int | None
+    latent_size: int | None
+    latent_norm: bool | None
+    zero_experts: int | None
+    output_gate: bool | None
+    latent_without_rotation: bool
+    global_head_dim: int | None
+    global_kv_heads: int | None
+    keys_are_values: bool
+    cache_shared_layers: int
+    residual_streams: int | None
+    residual_block: int | None
+    segments: int | None
+    rotary: Mapping[str, Rotary]
     findings: tuple[Finding, ...]
 
 
-def read_configuration(document: bytes) -> ModelConfig:
-    """The typed configuration. BadInputError: not JSON, not an object, too large or deep, a value of the wrong type or size.
+def read_configuration(document: bytes, side: bytes | None = None) -> ModelConfig:
+    """The typed configuration; `side` is the quantization side file (hf_quant_config.json), where the repository has one.
 
+    BadInputError: not JSON, not an object, too large or deep, a value of the wrong type or size.
     A missing model_type is the finding `configuration.no_model_type`; two names of one field that disagree are
     `configuration.conflict`.
     """
-    top = _object(document)
+    top = in_common_names(_object(document))
     nested = next((value for key in NESTED if isinstance(value := top.get(key), dict)), None)
     if nested is None and isinstance(thinker := top.get("thinker_config"), dict):
         nested = next((value for key in NESTED if isinstance(value := thinker.get(key), dict)), None)
@@ -88,10 +128,9 @@ def read_configuration(document: bytes) -> ModelConfig:
     outer = Fields(top, {})
     model_type = outer.text("model_type")
     architectures = outer.texts("architectures") or fields.texts("architectures")
-    layers = fields.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=10_000)
+    layers = fields.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=MAX_LAYERS)
     text_type = Fields(nested, {}).text("model_type") if nested is not None else model_type
-    towers = tuple(key for key in TOWERS if isinstance(top.get(key), dict))
-    rope = fields.mapping("rope_parameters")
+    rotary = rotary_of(fields)
     config = ModelConfig(
         architecture=architectures[0] if architectures else None,
         model_type=model_type,
@@ -101,17 +140,17 @@ def read_configuration(document: bytes) -> ModelConfig:
         layers=layers,
         heads=fields.count("num_attention_heads", "n_head", "n_heads", "num_heads", most=1_000_000),
         kv_heads=fields.count("num_key_value_heads", "num_kv_heads", "n_kv_heads", most=1_000_000),
-        head_dim=fields.count("head_dim", "kv_channels", most=1_000_000),
-        intermediate_size=fields.count("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "inter_dim"),
+        head_dim=fields.count("head_dim", "attention_head_dim", "kv_channels", most=1_000_000),
+        intermediate_size=fields.count("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "inter_dim", least=0),
         vocabulary_size=fields.count("vocab_size", "padded_vocab_size"),
         context_tokens=fields.count("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"),
         dtype=fields.text("dtype", "torch_dtype"),
         tied_embeddings=fields.flag("tie_word_embeddings"),
-        activation=fields.text("hidden_act", "hidden_activation", "activation_function"),
+        activation=fields.text("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act"),
         attention_bias=fields.flag("attention_bias", "qkv_bias"),
         mlp_bias=fields.flag("mlp_bias"),
         use_qk_norm=fields.flag("use_qk_norm", "qk_norm"),
-        rope_theta=fields.number("rope_theta") or (Fields(rope, {}).number("rope_theta") if rope else None),
+        rope_theta=theta_of(rotary),
         q_lora_rank=fields.count("q_lora_rank", least=0) or None,
         kv_lora_rank=fields.count("kv_lora_rank", least=0) or None,
         nope_head_dim=fields.count("qk_nope_head_dim", least=0),
@@ -124,24 +163,57 @@ def read_configuration(document: bytes) -> ModelConfig:
         layer_types=fields.texts_for("layer_types", layers),
         routed_experts=fields.count("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts",
                                     least=0, most=1_000_000) or None,
-        shared_experts=fields.count("n_shared_experts", "num_shared_experts", least=0, most=1_000_000),
+        shared_experts=fields.count("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", least=0,
+                                    most=1_000_000),
         experts_per_token=fields.count("num_experts_per_tok", "num_experts_per_token", "experts_per_token",
                                        "top_k_experts", "moe_topk", "n_activated_experts", least=0),
         moe_intermediate_size=fields.count("moe_intermediate_size", "moe_inter_dim"),
         shared_intermediate_size=fields.count("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
-                                              least=0),
+                                              "shared_intermediate_size", least=0),
         first_dense_layers=fields.count("first_k_dense_replace", "n_dense_layers", least=0),
         moe_layer_frequency=fields.step_or_flags("moe_layer_freq", layers),
         dense_layers=fields.counts("mlp_only_layers") or (),
         sparse_step=fields.count("decoder_sparse_step", least=0),
         scoring=fields.text("scoring_func", "moe_router_activation_func", "score_func"),
-        groups=fields.count("n_group", "num_expert_group", least=0),
+        groups=fields.count("n_group", "num_expert_group", "n_expert_groups", least=0),
         predict_layers=fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", least=0) or 0,
-        quantization=quantization_of(fields.mapping("quantization_config") or fields.mapping("compression_config")),
-        towers=towers,
+        quantization=quantization_of(_quantization(fields), side),
+        towers=towers_of(top),
+        linear=linear_fields(fields),
+        state_space=state_space_fields(fields),
+        sparse=sparse_fields(fields, layers),
+        compressed=compressed_fields(fields, layers),
+        hybrid=hybrid_fields(fields, layers),
+        chunk_tokens=fields.window("attention_chunk_size"),
+        unrotated_layers=fields.flags("no_rope_layers", layers),
+        unrotated_interval=fields.count("no_rope_layer_interval"),
+        expert_layers=fields.counts("moe_layers"),
+        expert_step=fields.count("interleave_moe_layer_step", least=0),
+        dense_intermediate_size=fields.count("intermediate_size_mlp", "dense_intermediate_size"),
+        latent_size=fields.count("routed_expert_hidden_size", "moe_latent_size"),
+        latent_norm=fields.flag("latent_moe_use_norm"),
+        zero_experts=fields.count("zero_expert_num", least=0),
+        output_gate=fields.flag("attn_output_gate", "mla_use_output_gate"),
+        latent_without_rotation=fields.flag("mla_use_nope") or False,
+        global_head_dim=fields.count("global_head_dim"),
+        global_kv_heads=fields.count("num_global_key_value_heads", most=1_000_000),
+        keys_are_values=fields.flag("attention_k_eq_v") or False,
+        cache_shared_layers=fields.count("num_kv_shared_layers", least=0) or 0,
+        residual_streams=fields.count("hc_mult"),
+        residual_block=fields.count("attn_res_block_size"),
+        segments=fields.count("type_vocab_size", least=0),
+        rotary=rotary,
         findings=(),
     )  # fmt: skip
     return _with_findings(config, fields)
+
+
+def _quantization(fields: Fields) -> Mapping[str, Json] | None:
+    for name in ("quantization_config", "compression_config", "quantization"):
+        found = fields.mapping(name)
+        if found:
+            return found
+    return None
 
 
 def _with_findings(config: ModelConfig, fields: Fields) -> ModelConfig:

@@ -65,6 +65,36 @@ class Fields:
             return tuple(clean(item) for item in value if isinstance(item, str))
         return None
 
+    def long_text(self, name: str) -> str | None:
+        """A text of up to 100,000 characters, one a layer, or None."""
+        for _, value in self._present((name,)):
+            if not isinstance(value, str) or len(value) > 100_000:
+                raise wrong(name, value, "a text")
+            return value
+        return None
+
+    def inside(self, name: str) -> "Fields | None":
+        """The fields of a nested object, or None; what they find is found here too."""
+        value = self.mapping(name)
+        if value is None:
+            return None
+        nested = Fields(value, {})
+        nested.findings = self.findings
+        return nested
+
+    def flags(self, name: str, layers: int | None) -> tuple[int, ...] | None:
+        """A 0 or 1 for each layer, or None."""
+        value = self.step_or_flags(name, layers)
+        return value if isinstance(value, tuple) else None
+
+    def counts_for(self, name: str, layers: int | None) -> tuple[int, ...] | None:
+        """One whole number a layer. A longer list is cut (its tail belongs to draft layers), a shorter one refused."""
+        values = self.counts(name)
+        if values is None or layers is None:
+            return values
+        self._require_layers(name, len(values), layers)
+        return values[:layers]
+
     def texts_for(self, name: str, layers: int | None) -> tuple[str, ...] | None:
         """One text a layer. A longer list is cut (its tail belongs to draft layers), a shorter one refused."""
         values = self.texts(name)

@@ -77,14 +77,24 @@ def _count(
 
 
 def _of_layer(layer: Layer, spec: ModelSpec) -> Iterable[tuple[str, _Constraints]]:
-    yield layer.mixer.kind, _figures(asdict(layer.mixer), drop=("kind", "bias", "rope_theta"))
+    for mixer in layer.mixers:
+        yield mixer.kind, _of_mixer(mixer)
+        if mixer.rope_theta is not None:
+            yield "rope.default", _figures({"rope_theta": mixer.rope_theta, "head_dim": _rotated(mixer)})
+        if mixer.kind.startswith("attention."):
+            yield "cache.append", _cached(mixer)
     yield layer.norm, _figures({"hidden_size": spec.hidden_size})
-    if layer.mixer.rope_theta is not None:
-        yield "rope.default", _figures({"rope_theta": layer.mixer.rope_theta, "head_dim": _rotated(layer.mixer)})
-    if layer.mixer.kind.startswith("attention."):
-        yield "cache.append", _cached(layer.mixer)
-    yield from _of_feed_forward(layer.feed_forward)
+    if layer.feed_forward is not None:
+        yield from _of_feed_forward(layer.feed_forward)
     yield _gemm(spec.quantization)
+
+
+def _of_mixer(mixer: Mixer) -> _Constraints:
+    """A mixer's figures, those of its indexer and its recurrent state by prefixed names."""
+    figures = _figures(asdict(mixer), drop=("kind", "bias", "rope_theta", "positions", "causal", "cached"))
+    inner = {"indexer": mixer.indexer, "state": mixer.recurrence}
+    nested = {f"{name}_{key}": value for name, part in inner.items() if part for key, value in asdict(part).items()}
+    return {**figures, **_figures(nested)}
 
 
 def _cached(mixer: Mixer) -> _Constraints:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Degrees, Rejection
+from dayzero.stages.structure_families import sharding_known
 
 
 def violations(spec: ModelSpec, degrees: Degrees) -> tuple[Rejection, ...]:
@@ -17,7 +18,7 @@ _Reason = tuple[str, str, dict[str, int | float | str | None]]
 
 def _violations(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
     tp, pp, ep = degrees.tp, degrees.pp, degrees.ep
-    if spec.family is None:
+    if not sharding_known(spec):
         if max(tp, pp, ep) > 1:
             name = spec.model_type or spec.architecture or "unnamed"
             yield "unknown architecture", f"no sharding rules are known for {name}; it is whole on every rank", {}
@@ -31,9 +32,10 @@ def _violations(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
 
 
 def _tensor(spec: ModelSpec, tp: int, ep: int) -> Iterator[_Reason]:
-    heads = {layer.mixer.heads or 0 for layer in spec.layers}
+    mixers = [mixer for layer in spec.layers for mixer in layer.mixers]
+    heads = {mixer.heads or 0 for mixer in mixers}
     # MLA caches one latent whatever its heads: key-value heads are no constraint of its own.
-    kv_heads = {layer.mixer.kv_heads or 0 for layer in spec.layers if layer.mixer.kv_lora_rank is None}
+    kv_heads = {mixer.kv_heads or 0 for mixer in mixers if mixer.kv_lora_rank is None}
     yield from _uneven("heads", "heads", heads, tp)
     yield from _uneven("kv heads", "key-value heads", kv_heads, tp)
     widths: set[int] = set()
@@ -41,6 +43,8 @@ def _tensor(spec: ModelSpec, tp: int, ep: int) -> Iterator[_Reason]:
     experts: set[int] = set()
     for layer in spec.layers:
         feed_forward = layer.feed_forward
+        if feed_forward is None:
+            continue
         (experts if feed_forward.routed_experts else widths).add(feed_forward.intermediate_size or 0)
         if feed_forward.shared_intermediate_size:
             shared.add(feed_forward.shared_intermediate_size)
@@ -48,7 +52,7 @@ def _tensor(spec: ModelSpec, tp: int, ep: int) -> Iterator[_Reason]:
     yield from _uneven("shared expert size", "shared expert columns", shared, tp)
     if ep == 1:
         yield from _uneven("expert size", "columns of an expert", experts, tp)
-    if any(layer.mixer.qk_norm == "full" for layer in spec.layers):
+    if any(mixer.qk_norm == "full" for mixer in mixers):
         yield "norm over heads", f"query and key norms run over all heads, which tp {tp} would split", {"tp": tp}
 
 
@@ -60,7 +64,7 @@ def _uneven(family: str, what: str, sizes: set[int], tp: int) -> Iterator[_Reaso
 
 def _expert(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
     ep, group = degrees.ep, degrees.tp * degrees.dp
-    counts = {layer.feed_forward.routed_experts for layer in spec.layers} - {0}
+    counts = {layer.experts for layer in spec.layers} - {0}
     if not counts:
         yield "experts", f"the model has no routed experts for ep {ep}", {"ep": ep}
     for count in sorted(counts):

@@ -18,7 +18,7 @@ from functools import lru_cache
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Degrees
 from dayzero.stages.layout_names import Leaf, Part, TensorPlace, place_of
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.structure_families import FAMILIES, sharding_known
 
 
 class PartitionKind(StrEnum):
@@ -73,14 +73,14 @@ def stage_layers(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
 def partition_of(name: str, spec: ModelSpec, degrees: Degrees, rank: int | None = None) -> Partition:
     """The share of the tensor of that name; with a rank, that rank's part, or ABSENT when it holds none of it.
 
-    A model without structure rules (spec.family None) is whole on every rank.
+    A model without sharding rules is whole on every rank.
     """
     return partition_at(place_of(name, len(spec.layers) or None), spec, degrees, rank)
 
 
 def partition_at(place: TensorPlace, spec: ModelSpec, degrees: Degrees, rank: int | None = None) -> Partition:
     """partition_of for a name that is parsed already."""
-    if spec.family is None:
+    if not sharding_known(spec):
         return Partition(PartitionKind.REPLICATED, stages=tuple(range(degrees.pp)))
     partition = _shared(place, spec, degrees)
     if rank is None:
@@ -117,7 +117,7 @@ def _owner(expert: int, count: int, ep: int) -> int:
 def experts_of(spec: ModelSpec, place: TensorPlace) -> int:
     """Routed experts of the tensor's layer (draft layers have those of the last layer)."""
     layer = min(place.layer or 0, len(spec.layers) - 1)
-    return spec.layers[layer].feed_forward.routed_experts
+    return spec.layers[layer].experts
 
 
 def _with_part(partition: Partition, part: int) -> Partition:
@@ -158,7 +158,7 @@ def _fused_dim(place: TensorPlace, spec: ModelSpec, column: bool) -> int:
 
 def stages_of(place: TensorPlace, spec: ModelSpec, pp: int) -> tuple[int, ...]:
     """The pipeline stages that hold a tensor."""
-    if spec.family is None:
+    if not sharding_known(spec):
         return tuple(range(pp))
     if place.part is Part.LAYER and place.layer is not None:
         bounds = stage_layers(len(spec.layers), pp)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.architecture import FeedForward, Mixer, ModelSpec
 from dayzero.domain.findings import Assumption
 from dayzero.domain.plan import Degrees, MemoryBudget, Workload
 from dayzero.stages.layout import coordinates_of, stage_layers
@@ -66,19 +66,26 @@ def _activations(spec: ModelSpec, degrees: Degrees, stage: tuple[int, int], dema
     hidden, element = spec.hidden_size or 0, ELEMENT_BYTES.get(spec.native_dtype or "", 2)
     widest = 0
     for layer in spec.layers[stage[0] : stage[1]]:
-        mixer, feed_forward = layer.mixer, layer.feed_forward
-        heads, kv_heads = mixer.heads or 0, mixer.kv_heads or 0
-        key, value = mixer.head_dim or 0, mixer.value_head_dim or 0
-        attention = (heads * (key + value) + kv_heads * (key + value)) // degrees.tp
-        columns = 3 * (feed_forward.intermediate_size or 0)
-        if feed_forward.routed_experts:
-            columns = columns * feed_forward.experts_per_token // max(degrees.tp, degrees.ep)
-            columns += 3 * (feed_forward.shared_intermediate_size or 0) // degrees.tp
-        else:
-            columns //= degrees.tp
-        widest = max(widest, attention, columns)
+        attention = sum(_attention_columns(mixer) for mixer in layer.mixers) // degrees.tp
+        widest = max(widest, attention, _feed_forward_columns(layer.feed_forward, degrees))
     logits = demand.sequences * (spec.vocabulary_size or 0) * 4 if stage[1] == len(spec.layers) else 0
     return demand.tokens * (2 * hidden + widest) * element + logits
+
+
+def _attention_columns(mixer: Mixer) -> int:
+    if mixer.recurrence is not None:
+        return mixer.recurrence.conv_channels + 2 * mixer.recurrence.heads * mixer.recurrence.value_dim
+    return ((mixer.heads or 0) + (mixer.kv_heads or 0)) * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
+
+
+def _feed_forward_columns(feed_forward: FeedForward | None, degrees: Degrees) -> int:
+    if feed_forward is None:
+        return 0
+    columns = 3 * (feed_forward.intermediate_size or 0)
+    if not feed_forward.routed_experts:
+        return columns // degrees.tp
+    columns = columns * feed_forward.experts_per_token // max(degrees.tp, degrees.ep)
+    return columns + 3 * ((feed_forward.shared_intermediate_size or 0) + (feed_forward.dense_size or 0)) // degrees.tp
 
 
 def _buffers(spec: ModelSpec, degrees: Degrees, demand: Demand) -> int:

@@ -8,7 +8,7 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.stages.layout_names import Leaf, Part, TensorPlace, place_of
-from dayzero.stages.parameters import ExpectedTensor
+from dayzero.stages.parameters_expected import ExpectedTensor
 
 LANGUAGE = (Part.EMBEDDINGS, Part.LAYER, Part.FINAL_NORM, Part.HEAD, Part.OTHER)
 

@@ -75,7 +75,7 @@ def plan_for(
 
 
 def _candidates(spec: ModelSpec, devices: int) -> Iterator[Degrees]:
-    experts = any(layer.feed_forward.routed_experts for layer in spec.layers)
+    experts = any(layer.experts for layer in spec.layers)
     for tp in range(1, devices + 1):
         for pp in range(1, devices // tp + 1):
             for dp in range(1, devices // (tp * pp) + 1):

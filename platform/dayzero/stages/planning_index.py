@@ -1,13 +1,14 @@
 """Headers that a checkpoint will have, from the structure alone: what pre-staging plans with."""
 
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from math import prod
 
 from dayzero.domain.architecture import ModelSpec, Quantization
 from dayzero.domain.findings import Finding
 from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
-from dayzero.stages.parameters import ExpectedTensor, expected_tensors
+from dayzero.stages.parameters import expected_tensors
+from dayzero.stages.parameters_expected import ExpectedTensor
+from dayzero.stages.quantization_targets import ModuleNames, is_linear, module_of
 
 _DTYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 _MX_BLOCK = 32
@@ -27,9 +28,10 @@ def predicted_index(spec: ModelSpec) -> CheckpointIndex | None:
     tensors = expected_tensors(spec)
     if native is None or not tensors:
         return None
+    ignored = ModuleNames(spec.quantization.ignored_modules if spec.quantization else ())
     at, headers = 0, []
     for tensor in tensors:
-        for suffix, dtype, shape in _stored(tensor, spec.quantization, native):
+        for suffix, dtype, shape in _stored(tensor, spec.quantization, native, ignored):
             size = prod(shape) * DTYPE_BITS[dtype] // 8
             for expert in range(tensor.experts):
                 name = tensor.name.replace("{e}", str(expert)) + suffix
@@ -54,12 +56,12 @@ def _is_modelled(quantization: Quantization) -> bool:
     return quantization.method == "mxfp4" or (quantization.method == "fp8" and len(quantization.block_shape or ()) == 2)
 
 
-def _stored(tensor: ExpectedTensor, quantization: Quantization | None, native: str) -> Iterator[_Stored]:
-    if quantization is None or not _is_modelled(quantization) or _is_ignored(tensor, quantization):
+def _stored(tensor: ExpectedTensor, quantization: Quantization | None, native: str, ignored: ModuleNames) -> Iterator[_Stored]:
+    if quantization is None or not _is_modelled(quantization) or ignored.match(module_of(tensor)):
         yield "", native, tensor.shape
     elif quantization.method == "mxfp4":
         yield from _mx_blocks(tensor, native)
-    elif tensor.component in ("attention", "feed_forward", "experts") and tensor.name.endswith(".weight"):
+    elif is_linear(tensor) and tensor.name.endswith(".weight") and len(tensor.shape) == 2:
         rows, columns = tensor.shape
         high, wide = quantization.block_shape or (1, 1)
         yield "", "F8_E4M3", tensor.shape
@@ -75,9 +77,3 @@ def _mx_blocks(tensor: ExpectedTensor, native: str) -> Iterator[_Stored]:
     experts, inputs, outputs = tensor.shape
     yield "_blocks", "U8", (experts, outputs, inputs // _MX_BLOCK, _MX_BLOCK // 2)
     yield "_scales", "U8", (experts, outputs, inputs // _MX_BLOCK)
-
-
-def _is_ignored(tensor: ExpectedTensor, quantization: Quantization) -> bool:
-    module = _path(tensor, tensor.name).removesuffix(".weight")
-    return any(fnmatchcase(module, pattern) or fnmatchcase(module, f"{pattern}.*") or module.endswith(f".{pattern}")
-               for pattern in quantization.ignored_modules)  # fmt: skip

@@ -1,6 +1,8 @@
-"""What one sequence keeps in the cache: exact bytes a token, with the steps where windows are full."""
+"""What one sequence keeps in the cache: exact bytes a token, with the steps where windows are full, and what does not grow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from math import ceil
 
 from dayzero.domain.architecture import Layer, Mixer, SequenceState, StateSegment
 from dayzero.errors import BadInputError
@@ -10,22 +12,27 @@ CACHE_DTYPE_BYTES: Mapping[str, int] = {
 }  # fmt: skip
 """Bytes an element, by cache dtype."""
 
+Growth = tuple[Fraction, int | None]
+"""Elements that one more token adds, and the number of tokens after which it adds no more (None: never)."""
+
 
 def state_of(layers: tuple[Layer, ...] | None, kv_dtype: str) -> SequenceState:
     """The state of one sequence; numbers are None when the layers are unknown (None). BadInputError: unknown dtype.
 
-    MHA, GQA and MQA keep kv_heads × (key width + value width) elements a token and layer; MLA keeps its latent and the
-    rotary key once, whatever the heads (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+    The last segment is the cost beyond every window. What `growth_of` and `constant_bytes_of` say of one mixer is summed.
     """
     element_bytes = cache_element_bytes(kv_dtype)
     if layers is None:
         return SequenceState(kv_dtype, None, None)
-    costs = [(token_elements(layer.mixer) * element_bytes, layer.mixer.window_tokens) for layer in layers]
-    steps = sorted({0, *(window for _, window in costs if window is not None)})
+    mixers = [mixer for layer in layers for mixer in layer.mixers]
+    grows = [growth for mixer in mixers for growth in growth_of(mixer)]
+    steps = sorted({0, *(limit for _, limit in grows if limit is not None)})
     segments = tuple(
-        StateSegment(step, sum(cost for cost, window in costs if window is None or window > step)) for step in steps
+        StateSegment(step, ceil(sum(cost for cost, limit in grows if limit is None or limit > step) * element_bytes))
+        for step in steps
     )
-    return SequenceState(kv_dtype, 0, segments[0].bytes_per_token, segments)
+    constant = sum(constant_bytes_of(mixer, 1, element_bytes) for mixer in mixers)
+    return SequenceState(kv_dtype, constant, segments[0].bytes_per_token, segments)
 
 
 def cache_element_bytes(kv_dtype: str) -> int:
@@ -35,11 +42,42 @@ def cache_element_bytes(kv_dtype: str) -> int:
     return CACHE_DTYPE_BYTES[kv_dtype]
 
 
-def token_elements(mixer: Mixer, tp: int = 1) -> int:
-    """Elements that one token adds to one layer's cache on one of tp ranks; MLA's latent is on each of them whole."""
+def growth_of(mixer: Mixer, tp: int = 1) -> Iterator[Growth]:
+    """How one mixer's cache grows on one of tp ranks.
+
+    MHA, GQA and MQA keep kv_heads × (key width + value width) elements a token, at least one head on each rank; MLA keeps its
+    latent and the rotary key once, whatever the heads and ranks (DeepSeek-V2, arXiv 2405.04434, section 2.1); an indexer keeps
+    one key of its own. A compressed mixer keeps single keys that are values too: those of its window, and one for each
+    `compression` tokens, with an indexer key beside it. Linear attention and state-space mixers do not grow.
+    """
+    if not mixer.cached or not mixer.causal or mixer.recurrence is not None:
+        return
+    index = Fraction(mixer.indexer.head_dim if mixer.indexer else 0)
+    if mixer.kind == "attention.compressed":
+        width = Fraction(mixer.head_dim or 0)
+        yield width, mixer.window_tokens
+        if mixer.compression:
+            yield (width + index) / mixer.compression, None
+        return
     if mixer.kv_lora_rank is not None:
-        return mixer.kv_lora_rank + (mixer.rope_head_dim or 0)
-    return (mixer.kv_heads or 0) // tp * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
+        own = mixer.kv_lora_rank + (mixer.rope_head_dim or 0)
+    else:
+        heads = mixer.kv_heads or 0
+        own = (max(1, heads // tp) if heads else 0) * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
+    yield Fraction(own), mixer.window_tokens or mixer.chunk_tokens
+    if index:
+        yield index, None
+
+
+def constant_bytes_of(mixer: Mixer, tp: int, element_bytes: int) -> int:
+    """The state of one sequence in a recurrent mixer on one of tp ranks: the state in its own dtype, the short convolution's
+    last inputs in the cache's."""
+    state = mixer.recurrence
+    if state is None:
+        return 0
+    elements = -(-state.heads // tp) * state.key_dim * state.value_dim
+    inputs = -(-state.conv_channels // tp) * max(0, state.conv_kernel - 1)
+    return elements * CACHE_DTYPE_BYTES.get(state.state_dtype, 4) + inputs * element_bytes
 
 
 def bytes_at(state: SequenceState, tokens: int) -> int | None:
@@ -55,6 +93,8 @@ def bytes_at(state: SequenceState, tokens: int) -> int | None:
 
 def cached_bytes(layers: Iterable[Layer], tokens: int, tp: int, element_bytes: int) -> int:
     """State of one sequence in these layers on one of tp ranks."""
-    return sum(
-        token_elements(layer.mixer, tp) * element_bytes * min(tokens, layer.mixer.window_tokens or tokens) for layer in layers
-    )
+    total = 0
+    for mixer in (mixer for layer in layers for mixer in layer.mixers):
+        grown = sum((cost * min(tokens, limit or tokens) for cost, limit in growth_of(mixer, tp)), Fraction(0))
+        total += ceil(grown * element_bytes) + constant_bytes_of(mixer, tp, element_bytes)
+    return total

@@ -15,30 +15,35 @@ from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.configuration import ModelConfig, read_configuration
 from dayzero.stages.layout_names import Part, place_of
-from dayzero.stages.parameters import components_of, expected_tensors, idle_elements
+from dayzero.stages.parameters import expected_tensors, idle_elements
 from dayzero.stages.parameters_headers import HeaderCount, count_headers, disagreements
+from dayzero.stages.parameters_totals import active_conventions, totals_of
 from dayzero.stages.state import state_of
-from dayzero.stages.structure_families import FAMILIES, Family
-from dayzero.stages.structure_layers import Assumed, layers_of
+from dayzero.stages.structure_assumed import Assumed
+from dayzero.stages.structure_contradictions import contradictions, rotary_findings
+from dayzero.stages.structure_families import BY_ARCHITECTURE, FAMILIES, Family
+from dayzero.stages.structure_layers import layers_of
+from dayzero.stages.weights_prediction import predicted_weight_bytes
 
 
 def read_spec(
     config: bytes,
     index: CheckpointIndex | None,
     *,
+    side: bytes | None = None,
     weight_bytes: int | None = None,
     kv_dtype: str = "bfloat16",
     known: bool | None = None,
 ) -> ModelSpec:
     """The structure of a model from the bytes of its config.json and its tensor headers (None: before weights).
 
-    `weight_bytes` is what the hub says of the files' size, taken where no headers are; `known` whether the modelling library
-    knows the type. An unknown type gives what the headers prove, with findings. BadInputError: see read_configuration, and a
-    configuration of a known type that lacks a needed number.
+    `side` is the quantization side file, where there is one; `weight_bytes` is what the hub says of the files' size, taken
+    where no headers are; `known` whether the modelling library knows the type. An unknown type gives what the headers prove,
+    with findings. BadInputError: see read_configuration, and a configuration of a known type that lacks a needed number.
     """
-    read = read_configuration(config)
-    family = FAMILIES.get(read.text_model_type or "")
+    read = read_configuration(config, side)
     assumed = Assumed()
+    family = _family(read, assumed)
     layers = layers_of(read, family, assumed) if family is not None else ()
     tied, tied_findings = _tied(read, family, index, assumed)
     spec = ModelSpec(
@@ -58,11 +63,34 @@ def read_spec(
         remote_code=read.remote_code,
         family=family.name if family else None,
         predict_layers=read.predict_layers,
-        towers=read.towers,
+        towers=tuple(tower.name for tower in read.towers),
+        rotary=read.rotary,
+        residual="hyper_connections" if read.residual_streams else "attention" if read.residual_block else "add",
+        residual_streams=read.residual_streams or 1,
+        segments=read.segments or 0,
     )
     parameters, findings = _parameters(spec, index, read)
-    findings = [*read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *findings]
-    return replace(spec, parameters=parameters, findings=tuple(findings), assumptions=tuple(assumed.records))
+    predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters))
+    findings = [*read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *findings,
+                *rotary_findings(read.rotary), *weight_findings, *contradictions(spec, index)]  # fmt: skip
+    return replace(
+        spec,
+        parameters=parameters,
+        weights=replace(spec.weights, predicted_bytes=predicted),
+        findings=tuple(findings),
+        assumptions=tuple(assumed.records),
+    )
+
+
+def _family(config: ModelConfig, assumed: Assumed) -> Family | None:
+    """The family of the model type; of a type that nobody knows, that of the class which the configuration names."""
+    known = FAMILIES.get(config.text_model_type or "") or FAMILIES.get(config.model_type or "")
+    family = BY_ARCHITECTURE.get(config.architecture or "")
+    if known is not None or family is None:
+        return known
+    why = f"the type {config.model_type} is unknown, but the class {config.architecture} is the one of {family.name}"
+    assumed.take("model_type", None, family.name, why)
+    return family
 
 
 def _state(family: Family | None, layers: tuple[Layer, ...], kv_dtype: str) -> SequenceState:
@@ -133,7 +161,7 @@ def _unknown(config: ModelConfig, family: Family | None) -> list[Finding]:
 def _parameters(spec: ModelSpec, index: CheckpointIndex | None, config: ModelConfig) -> tuple[Parameters, list[Finding]]:
     expected = expected_tensors(spec)
     if index is None or not index.tensors:
-        return _from_config(spec, components_of(expected))
+        return totals_of(spec, config)
     bits = spec.quantization.bits if spec.quantization else None
     counted = count_headers(index, config.layers, bits, spec.tied_embeddings)
     findings = disagreements(spec, index, expected, bits) if expected else []
@@ -159,38 +187,12 @@ def _from_headers(
     towers = counted.outside["towers"]
     checkpoint = language + sum(counted.outside.values())
     components = {**counted.language, **counted.outside}
-    return Parameters(language, language + towers, checkpoint, active, components, Source.TENSOR_HEADERS), findings
+    conventions = {} if active is None else active_conventions(
+        spec, active, counted.language, counted.outside["multi_token_prediction"] or None)  # fmt: skip
+    return Parameters(language, language + towers, checkpoint, active, components, Source.TENSOR_HEADERS, conventions), findings
 
 
 def _active_unknown(config: ModelConfig, language: int, experts: int) -> int | None:
     if not config.routed_experts or not config.experts_per_token:
         return None
     return language - experts + experts * config.experts_per_token // config.routed_experts
-
-
-def _from_config(spec: ModelSpec, components: Counter[str]) -> tuple[Parameters, list[Finding]]:
-    language = sum(components.values())
-    if not language:
-        finding = Finding("parameters.unknown", "parameters", "neither headers nor structure rules give a parameter count")
-        return Parameters(None, None, None, None, {}, Source.CONFIG), [finding]
-    active = language - idle_elements(spec, components["experts"])
-    findings = []
-    total: int | None = language
-    if spec.towers:
-        total = None
-        findings.append(Finding("parameters.towers_unknown", spec.towers[0], "parameters of the towers are known from headers "
-                                "only, and there are none yet", Severity.NOTE))  # fmt: skip
-    checkpoint = _checkpoint(spec, total)
-    if checkpoint is None and total is not None:
-        findings.append(Finding("parameters.prediction_unknown", "multi_token_prediction", f"{spec.predict_layers} "
-                                "multi-token-prediction layers are counted from headers only, and there are none yet",
-                                Severity.NOTE, {"layers": spec.predict_layers}))  # fmt: skip
-    return Parameters(language, total, checkpoint, active, dict(components), Source.CONFIG), findings
-
-
-def _checkpoint(spec: ModelSpec, total: int | None) -> int | None:
-    family = FAMILIES[spec.family or ""]
-    if total is None or spec.predict_layers:
-        return None
-    biases = sum(layer.feed_forward.routed_experts for layer in spec.layers) if family.correction_bias else 0
-    return total + biases

@@ -1,68 +1,143 @@
-"""Which structure a model type has: the rules that its reference implementation (transformers 5.24) is built by."""
+"""Which structure a model type has: the rules that its reference implementation is built by."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dayzero.domain.architecture import ModelSpec
+
 _TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 _FOUR_NORMS = (*_TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+_SIX_NORMS = (*_FOUR_NORMS, "post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Structure rules of a model type.
+    """Structure rules of a model type. Source unless another is named: its implementation in transformers 5.24.
 
-    `attention`: heads | latent (MLA). `qkv_bias`: None follows attention_bias of the configuration; `output_bias`: the output
-    projection has the same. `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all |
-    flagged (use_sliding_window and max_window_layers) | alternate (even layers) | pattern (all but every n-th layer).
-    `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused. `dtype`: what its
-    checkpoints keep unquantized weights in, where configurations do not say.
+    `attention`: heads | latent (MLA) | compressed (DeepSeek-V4). `recurrent`: the kind of its linear-attention or state-space
+    layers. `layout`: how layers are told apart: all (one kind) | listed (layer_types, or every full_attention_interval-th) |
+    lists (Kimi's two lists) | blocks (one part a block) | periods (Jamba) | beside (both mixers in every layer) | flags.
+    `qkv_bias`: None follows attention_bias of the configuration; `output_bias`: the output projection has the same.
+    `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all | flagged (use_sliding_window
+    and max_window_layers) | alternate (even layers) | pattern (all but every n-th) | listed (layer_types alone) | chunked.
+    `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused | interleaved
+    (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | all. `block` is where
+    checkpoints keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what its checkpoints keep unquantized
+    weights in, where configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see layout_partition).
     """
 
     name: str
     attention: str = "heads"
+    recurrent: str | None = None
+    layout: str = "all"
     qkv_bias: bool | None = None
     output_bias: bool = True
     qk_norm: str = "none"
     norms: tuple[str, ...] = _TWO_NORMS
+    norm: str = "norm.rms"
     window: str = "none"
     experts: str = "none"
+    block: str = "mlp"
+    prefix: str = "linear_attn"
+    gated: bool = True
+    output_gate: bool | None = None
     shared_gate: bool = False
     correction_bias: bool = False
+    indexed: bool = False
     sinks: bool = False
+    positions: str = "rotary"
+    causal: bool = True
     tied_default: bool = False
     scoring: str | None = None
     activation: str = "silu"
     dtype: str | None = None
+    sharded: bool = False
 
 
-_LLAMA = Family("llama")
-_MISTRAL = Family("mistral", qkv_bias=False, output_bias=False, window="all")
-_QWEN2 = Family("qwen2", qkv_bias=True, output_bias=False, window="flagged")
-_QWEN3 = Family("qwen3", qk_norm="head", window="flagged")
-_DEEPSEEK_V2 = Family("deepseek_v2", attention="latent", experts="first_dense", scoring="softmax")
+_LLAMA = Family("llama", sharded=True)
+_MISTRAL = Family("mistral", qkv_bias=False, output_bias=False, window="all", sharded=True)
+_QWEN2 = Family("qwen2", qkv_bias=True, output_bias=False, window="flagged", sharded=True)
+_QWEN3 = Family("qwen3", qk_norm="head", window="flagged", sharded=True)
+_QWEN3_NEXT = Family("qwen3_next", recurrent="gated_delta", layout="listed", qk_norm="head", output_gate=True, experts="step",
+                     shared_gate=True, scoring="softmax")  # fmt: skip
+_DEEPSEEK_V2 = Family("deepseek_v2", attention="latent", experts="first_dense", scoring="softmax", sharded=True)
 _DEEPSEEK_V3 = replace(_DEEPSEEK_V2, name="deepseek_v3", correction_bias=True, scoring="sigmoid")
-_GEMMA = Family("gemma", tied_default=True, activation="gelu_pytorch_tanh")
+_GEMMA = Family("gemma", tied_default=True, activation="gelu_pytorch_tanh", sharded=True)
+_MINIMAX_M2 = Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="full", experts="mixtral", correction_bias=True,
+                     block="block_sparse_moe", scoring="sigmoid", sharded=True)  # fmt: skip
+_KIMI_LINEAR = Family("kimi_linear", attention="latent", recurrent="kimi_delta", layout="lists", experts="first_dense",
+                      block="block_sparse_moe", prefix="self_attn", correction_bias=True, scoring="sigmoid")  # fmt: skip
 _ALL = (
     _LLAMA,
     _MISTRAL,
-    replace(_MISTRAL, name="mixtral", experts="mixtral", scoring="softmax"),
+    replace(_MISTRAL, name="mixtral", experts="mixtral", block="block_sparse_moe", scoring="softmax"),
     _QWEN2,
     replace(_QWEN2, name="qwen2_moe", experts="step", shared_gate=True, scoring="softmax"),
+    # MiMo-7B is Qwen2 with a draft layer (XiaomiMiMo/MiMo-7B-Base, modeling_mimo.py).
+    replace(_QWEN2, name="mimo", sharded=False),
     _QWEN3,
     replace(_QWEN3, name="qwen3_moe", experts="step", scoring="softmax"),
     replace(_QWEN3, name="qwen3_vl_text", window="none"),
     replace(_QWEN3, name="qwen3_vl_moe_text", window="none", experts="step", scoring="softmax"),
+    _QWEN3_NEXT,
+    replace(_QWEN3_NEXT, name="qwen3_5_moe_text"),
+    replace(_QWEN3_NEXT, name="qwen3_5_text", experts="none", shared_gate=False, scoring=None),
     _DEEPSEEK_V2,
     _DEEPSEEK_V3,
     replace(_DEEPSEEK_V3, name="kimi_k2"),
+    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False),
+    replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False),
+    Family("deepseek_v4", attention="compressed", experts="all", correction_bias=True, sinks=True, scoring="sqrtsoftplus",
+           activation="silu"),
+    _KIMI_LINEAR,
     _GEMMA,
     replace(_GEMMA, name="gemma2", norms=_FOUR_NORMS, window="alternate"),
     replace(_GEMMA, name="gemma3_text", norms=_FOUR_NORMS, window="pattern", qk_norm="head"),
-    Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16"),
-    Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid"),
-    Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="full", experts="mixtral", correction_bias=True,
-           scoring="sigmoid"),
+    replace(_GEMMA, name="gemma4_text", norms=_SIX_NORMS, window="listed", qk_norm="head", experts="beside", scoring="softmax",
+            sharded=False),
+    Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16", sharded=True),
+    Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid",
+           sharded=True),
+    _MINIMAX_M2,
+    replace(_MINIMAX_M2, name="minimax_m3", qk_norm="head", experts="first_dense", indexed=True, activation="swigluoai",
+            sharded=False),
+    Family("minimax", recurrent="lightning", layout="flags", experts="mixtral", block="block_sparse_moe", prefix="self_attn",
+           scoring="softmax", qkv_bias=False, output_bias=False),
+    Family("olmoe", qk_norm="full", experts="all", scoring="softmax"),
+    Family("llama4_text", qkv_bias=None, window="chunked", experts="interleaved", block="feed_forward", scoring="sigmoid"),
+    Family("nemotron_h", recurrent="mamba2", layout="blocks", norms=("norm",), experts="blocks", prefix="mixer", gated=False,
+           correction_bias=True, scoring="sigmoid", activation="relu2", positions="none"),
+    Family("jamba", recurrent="mamba1", layout="periods", norms=("input_layernorm", "pre_ff_layernorm"), experts="periods",
+           block="feed_forward", prefix="mamba", scoring="softmax", positions="none", dtype="bfloat16"),
+    Family("falcon_h1", recurrent="mamba2", layout="beside", norms=("input_layernorm", "pre_ff_layernorm"),
+           block="feed_forward", prefix="mamba"),
+    Family("bert", qkv_bias=True, norms=("attention.output.LayerNorm", "output.LayerNorm"), norm="norm.layer", gated=False,
+           positions="learned", causal=False, tied_default=True, activation="gelu"),
+    Family("gpt2", qkv_bias=True, norms=("ln_1", "ln_2"), norm="norm.layer", gated=False, positions="learned",
+           tied_default=True, activation="gelu_new"),
+    # xai-org/grok-1, model.py: four norms, no biases, experts in every layer, embeddings used for the head too.
+    Family("grok-1", qkv_bias=False, output_bias=False, norms=_FOUR_NORMS, experts="all", scoring="softmax", tied_default=True,
+           activation="gelu", dtype="bfloat16"),
 )  # fmt: skip
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in _ALL}
+_SAME = {"kimi_k25": "kimi_k2", "minimax_m3_vl": "minimax_m3", "minimax_m3_vl_text": "minimax_m3", "minimax_m1": "minimax",
+         "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_5": "qwen3_5_text", "minimax_text_01": "minimax"}  # fmt: skip
+_BY_NAME = {family.name: family for family in _ALL}
+
+FAMILIES: Mapping[str, Family] = {**_BY_NAME, **{name: _BY_NAME[same] for name, same in _SAME.items()}}
 """Families by the model type of the language model's configuration."""
+
+BY_ARCHITECTURE: Mapping[str, Family] = {
+    "DeepseekV4ForCausalLM": _BY_NAME["deepseek_v4"],
+    "DeepseekV32ForCausalLM": _BY_NAME["deepseek_v32"],
+    "DeepseekV3ForCausalLM": _BY_NAME["deepseek_v3"],
+    "KimiLinearForCausalLM": _BY_NAME["kimi_linear"],
+    "MiniMaxM1ForCausalLM": _BY_NAME["minimax"],
+}
+"""Families by the class that a configuration names, for model types that nobody knows (republished under another type)."""
+
+
+def sharding_known(spec: ModelSpec) -> bool:
+    """Whether it is proven how this model's tensors are spread over ranks; else every rank holds all of them."""
+    family = FAMILIES.get(spec.family or "")
+    return family is not None and family.sharded

@@ -1,6 +1,6 @@
 """The document of `dayzero inspect --json`."""
 
-from dayzero.domain.architecture import Layer, ModelSpec
+from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.findings import Finding
 from dayzero.domain.release import HubKind, ModelRef
@@ -51,13 +51,20 @@ def _model(ref: ModelRef) -> dict[str, Json]:
 
 def _layer(layer: Layer) -> dict[str, Json]:
     """Mixer and feed-forward by their taxonomy names, their figures beside them."""
-    mixer, feed_forward = plain(layer.mixer), plain(layer.feed_forward)
-    assert isinstance(mixer, dict) and isinstance(feed_forward, dict)
+    mixer, feed_forward, parallel = _part(layer.mixer), _part(layer.feed_forward), _part(layer.parallel)
     return {
         "index": layer.index,
-        "mixer": mixer.pop("kind"),
-        "feed_forward": feed_forward.pop("kind"),
+        "mixer": mixer.pop("kind", None),
+        "feed_forward": feed_forward.pop("kind", None),
         "norm": layer.norm,
         "mixer_figures": mixer,
         "feed_forward_figures": feed_forward,
+        "parallel_mixer": parallel.pop("kind", None),
+        "parallel_mixer_figures": parallel,
     }
+
+
+def _part(part: Mixer | FeedForward | None) -> dict[str, Json]:
+    figures = plain(part)
+    assert figures is None or isinstance(figures, dict)
+    return figures or {}

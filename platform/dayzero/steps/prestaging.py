@@ -227,7 +227,8 @@ def structure_report(spec: ModelSpec, *, reused: bool) -> StepReport:
     """What a structure is, for people."""
     parameters = spec.parameters
     total = f"{parameters.total_language:,} parameters" if parameters.total_language is not None else "parameters unknown"
-    kinds = sorted({layer.mixer.kind for layer in spec.layers} | {layer.feed_forward.kind for layer in spec.layers})
+    mixers = {mixer.kind for layer in spec.layers for mixer in layer.mixers}
+    kinds = sorted(mixers | {layer.feed_forward.kind for layer in spec.layers if layer.feed_forward})
     return StepReport(
         "structure",
         f"{spec.architecture or 'unknown architecture'}: {len(spec.layers)} layers, {total}",

@@ -87,7 +87,7 @@ def test_nested_text_fields_come_before_the_wrapper() -> None:
         json.dumps({"model_type": "x_vl", "hidden_size": 1, "vision_config": {"hidden_size": 2}, "text_config": LLAMA}).encode()
     )
     assert (nested.model_type, nested.text_model_type, nested.hidden_size) == ("x_vl", "llama", 576)
-    assert nested.towers == ("vision_config",)
+    assert [tower.name for tower in nested.towers] == ["vision_config"]
     assert read_configuration(json.dumps({**LLAMA, "text_config": None}).encode()).hidden_size == 576
     assert read_configuration(json.dumps({"model_type": "y", "llm_config": LLAMA}).encode()).layers == 30
 

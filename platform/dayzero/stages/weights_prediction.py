@@ -1,0 +1,103 @@
+"""Weight bytes that a configuration leads to: each tensor in its native dtype or as its quantization stores it, with scales."""
+
+from math import prod
+
+from dayzero.domain.architecture import ModelSpec, Quantization, QuantizationGroup
+from dayzero.domain.findings import Finding, Severity
+from dayzero.stages.parameters import correction_biases, expected_tensors
+from dayzero.stages.parameters_expected import ExpectedTensor
+from dayzero.stages.quantization_targets import ModuleNames, bare_name, is_linear, module_of
+
+NATIVE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+_BLOCK = (128, 128)
+
+
+def predicted_weight_bytes(spec: ModelSpec) -> tuple[int | None, list[Finding]]:
+    """Bytes of all weights in the checkpoint that are known, and findings; None where a dtype or a scheme is unknown.
+
+    Embeddings, head, norms, routers, biases and convolutions stay in the native dtype, as does all that the quantization
+    ignores. Draft layers are taken to be stored like the last layer, towers in the native dtype.
+    """
+    native = NATIVE_BYTES.get(spec.native_dtype or "")
+    parameters = spec.parameters
+    tensors = expected_tensors(spec)
+    if native is None or not tensors:
+        return None, []
+    scheme = _Scheme(spec.quantization)
+    unknown = scheme.unknown()
+    if unknown is not None:
+        return None, [unknown]
+    stored = {True: 0, False: 0}
+    last, last_elements = 0, 0
+    for tensor in tensors:
+        size = scheme.stored_bytes(tensor, native)
+        stored[tensor.layer is None] += size
+        if tensor.layer == len(spec.layers) - 1:
+            last, last_elements = last + size, last_elements + tensor.elements
+    drafts = parameters.by_component.get("multi_token_prediction", 0)
+    rest = parameters.by_component.get("towers", 0) + correction_biases(spec)
+    predicted = sum(stored.values()) + drafts * last // max(1, last_elements) + rest * native
+    return predicted, _left_out(spec)
+
+
+def _left_out(spec: ModelSpec) -> list[Finding]:
+    parts = [*(spec.towers if spec.parameters.total is None else ())]
+    if spec.predict_layers and "multi_token_prediction" not in spec.parameters.by_component:
+        parts.append(f"{spec.predict_layers} draft layers")
+    if not parts:
+        return []
+    message = f"predicted weight bytes leave out what is not known yet: {', '.join(parts)}"
+    return [Finding("weights.predicted_without", parts[0], message, Severity.NOTE)]
+
+
+class _Scheme:
+    """A quantization, ready to be asked for one tensor after the other."""
+
+    def __init__(self, quantization: Quantization | None) -> None:
+        self.quantization = quantization
+        self.groups = quantization.groups if quantization else ()
+        self.ignored = ModuleNames(quantization.ignored_modules if quantization else ())
+        self.targets = [(group, frozenset(bare_name(name) for name in group.targets)) for group in self.groups]
+
+    def unknown(self) -> Finding | None:
+        """Why sizes cannot be said, or None."""
+        if self.quantization is None:
+            return None
+        if not self.quantization.complete:
+            return _finding(self.quantization, "its map of modules is not complete here")
+        if any(group.scheme == "other" or group.bits is None for group in self.groups):
+            return _finding(self.quantization, "it is a scheme that nobody knows here")
+        return None
+
+    def stored_bytes(self, tensor: ExpectedTensor, native: int) -> int:
+        group = self._group_of(tensor)
+        if group is None:
+            return tensor.elements * native
+        assert group.bits is not None
+        return -(-tensor.elements * group.bits // 8) + _scale_bytes(group, tensor)
+
+    def _group_of(self, tensor: ExpectedTensor) -> QuantizationGroup | None:
+        if not self.groups or not is_linear(tensor):
+            return None
+        module = module_of(tensor)
+        if self.ignored.match(module):
+            return None
+        for group, targets in self.targets:
+            if module in targets:
+                return group
+        return next((group for group, targets in self.targets if not targets), None)
+
+
+def _scale_bytes(group: QuantizationGroup, tensor: ExpectedTensor) -> int:
+    rows, columns = tensor.shape[-2], tensor.shape[-1]
+    stack = tensor.experts * prod(tensor.shape[:-2])
+    if group.scheme == "fp8_block":
+        return stack * -(-rows // _BLOCK[0]) * -(-columns // _BLOCK[1]) * 4
+    if group.group_size:
+        return -(-tensor.elements // group.group_size) * group.scale_bits // 8
+    return stack * rows * group.scale_bits // 8 if group.scheme.endswith("channel") else stack * 4
+
+
+def _finding(quantization: Quantization, why: str) -> Finding:
+    message = f"weight bytes of {quantization.method} ({quantization.source}) cannot be said from the configuration: {why}"
+    return Finding("weights.scheme_unknown", quantization.method, message, Severity.NOTE)
