@@ -177,7 +177,7 @@ def read_configuration(document: bytes, side: bytes | None = None) -> ModelConfi
         scoring=fields.text("scoring_func", "moe_router_activation_func", "score_func"),
         groups=fields.count("n_group", "num_expert_group", "n_expert_groups", least=0),
         predict_layers=fields.count("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", least=0) or 0,
-        quantization=quantization_of(_quantization(fields), side),
+        quantization=quantization_of(_quantization(fields), side, fields.text("expert_dtype")),
         towers=towers_of(top),
         linear=linear_fields(fields),
         state_space=state_space_fields(fields),

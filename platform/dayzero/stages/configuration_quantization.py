@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dayzero.domain.architecture import Quantization, QuantizationGroup
 from dayzero.domain.canonical import Json
@@ -24,10 +25,13 @@ _NAMED = {
 _IGNORED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules")
 
 
-def quantization_of(config: Mapping[str, Json] | None, side: bytes | None = None) -> Quantization | None:
+def quantization_of(
+    config: Mapping[str, Json] | None, side: bytes | None = None, expert_dtype: str | None = None
+) -> Quantization | None:
     """The scheme that a quantization_config or the side file names, or None when there is none.
 
-    What config.json says goes first; the side file fills in what it leaves out. BadInputError: wrong types.
+    What config.json says goes first; the side file fills in what it leaves out. `expert_dtype` is what DeepSeek-V4 says of its
+    routed experts beside the scheme of all else. BadInputError: wrong types.
     """
     beside = _side(side) if side is not None else None
     if not config:
@@ -35,7 +39,14 @@ def quantization_of(config: Mapping[str, Json] | None, side: bytes | None = None
     own = _read(config, "config.json")
     if beside and (own.groups[0].scheme == OTHER or own.method == "unnamed"):
         return _read(beside, SIDE_FILE)
-    return own
+    experts = expert_dtype or Fields(config, {}).text("expert_dtype")
+    return own if experts is None else replace(own, groups=(*own.groups, _of_experts(experts)))
+
+
+def _of_experts(dtype: str) -> QuantizationGroup:
+    """Routed experts by themselves; "fp4" has a scale of 8 bits for 32 weights (DeepSeek-V4, ue8m0 scales)."""
+    scheme, bits, size, scale = _NAMED.get({"fp4": "mxfp4"}.get(dtype.lower(), dtype.lower()), (OTHER, None, None, 0))
+    return QuantizationGroup(scheme, bits, size, scale, ("experts",))
 
 
 def _side(document: bytes) -> Mapping[str, Json] | None:

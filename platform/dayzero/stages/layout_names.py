@@ -50,7 +50,7 @@ _TOWER = re.compile(
     r"(?:^|\.)(?:vision_\w+|visual|vision|audio_\w+|audio|image_\w+|vit|multi_modal_projector|mm_projector|mlp1|connector|"
     r"embed_vision|embed_audio)(?:\.|$)"
 )
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d{1,6})\.(.+)$")
+_LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h)\.(\d{1,6})\.(.+)$")
 _EXPERT = re.compile(r"(^|\.)experts\.(\d{1,7})\.")
 _PREDICTION = re.compile(r"(?:^|\.)(?:mtp\w*|nextn\w*)\.")
 _SCALES = (
@@ -59,6 +59,7 @@ _SCALES = (
     "v_scale", "q_scale", "scale",
 )  # fmt: skip
 _VALUES = ("weight_packed", "qweight", "weight")
+_OLD_NORM = re.compile(r"(?i:norm)\.(gamma|beta)$")
 _BUFFERS = ("inv_freq", "e_score_correction_bias", "rotary_emb", "masked_bias")
 # Fused expert parameters join their companions by an underscore: gate_up_proj_blocks, down_proj_bias.
 _FUSED = re.compile(
@@ -67,7 +68,11 @@ _FUSED = re.compile(
 
 
 def place_of(name: str, layers: int | None) -> TensorPlace:
-    """The place of a tensor; `layers` is how many the language model has, so that deeper ones are draft layers."""
+    """The place of a tensor; `layers` is how many the language model has, so that deeper ones are draft layers.
+
+    LayerNorm.gamma and .beta, as TensorFlow names them, are weight and bias.
+    """
+    name = _OLD_NORM.sub(lambda match: "norm." + {"gamma": "weight", "beta": "bias"}[match.group(1)], name)
     matched = _LAYER.search(name)
     layer = int(matched.group(1)) if matched else None
     below = matched.group(2) if matched else name

@@ -90,6 +90,19 @@ def disagreements(
     ]
 
 
+def total_differs(counted: HeaderCount, expected: Iterable[ExpectedTensor]) -> list[Finding]:
+    """For families whose checkpoints name tensors in another way than here: whether the sums agree, by component."""
+    wanted: Counter[str] = Counter()
+    for tensor in expected:
+        wanted[tensor.component] += tensor.elements
+    total = sum(wanted.values())
+    if not total or counted.unread or total == counted.language_elements:
+        return []
+    message = f"the checkpoint holds {counted.language_elements} language parameters, the stated structure {total}"
+    return [Finding("parameters.total", "parameters", message, Severity.WARNING,
+                    {"held": counted.language_elements, "stated": total})]  # fmt: skip
+
+
 def _plain(template: str) -> str:
     for packed in (".weight_packed", ".qweight"):
         template = template.replace(packed, ".weight")
@@ -104,7 +117,8 @@ def _finding(code: str, names: list[str], what: str) -> list[Finding]:
     if not names:
         return []
     shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
-    return [Finding(code, names[0], f"{len(names)} {what}: {shown}", Severity.WARNING, {"count": len(names)})]
+    finding = Finding(code, names[0], f"{len(names)} {what}: {shown}", Severity.WARNING, {"count": len(names)}, tuple(names))
+    return [finding]
 
 
 def _component(place: TensorPlace) -> str:

@@ -34,29 +34,30 @@ def bare_name(name: str) -> str:
 
 
 class ModuleNames:
-    """Module names that are left alone: exact, with `*`, as `re:` expressions, or as one word of the path."""
+    """Module names that are left alone: exact, with `*`, as `re:` expressions, or as one word of the path.
+
+    `unread` holds expressions that are more than literals, alternatives and "anything": a publisher's regular expression is
+    never run as such, because one can be made to run for ever.
+    """
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self.exact: set[str] = set()
         self.words: set[str] = set()
-        self.expressions: list[re.Pattern[str]] = []
+        self.globs: list[re.Pattern[str]] = []
+        self.unread: list[str] = []
         for pattern in patterns:
             if pattern.startswith("re:"):
-                self._add(pattern[3:])
+                globs = as_globs(pattern[3:])
+                if globs is None:
+                    self.unread.append(pattern)
+                self.globs += [re.compile(fnmatch.translate(glob)) for glob in globs or ()]
             elif "*" in pattern:
-                self._add(fnmatch.translate(bare_name(pattern)))
+                # Patterns of fnmatch match in linear time (Python 3.11: atomic groups).
+                self.globs.append(re.compile(fnmatch.translate(bare_name(pattern))))
             elif "." in pattern:
                 self.exact.add(bare_name(pattern))
             else:
                 self.words.add(pattern)
-
-    def _add(self, expression: str) -> None:
-        # An expression that does not compile leaves nothing alone, as in the library that wrote it.
-        if len(expression) <= 500 and expression.count("(") < 20:
-            try:
-                self.expressions.append(re.compile(expression))
-            except re.error:
-                return
 
     def match(self, module: str) -> bool:
         """Whether the module, or one that holds it, is left alone."""
@@ -66,4 +67,39 @@ class ModuleNames:
         holders = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
         if any(holder in self.exact for holder in holders):
             return True
-        return any(expression.match(holder) for expression in self.expressions for holder in holders)
+        return any(glob.match(holder) for glob in self.globs for holder in holders)
+
+
+def as_globs(expression: str) -> list[str] | None:
+    """A regular expression of literals, `.*`, `\\.` and one level of (a|b|c) as fnmatch patterns; None for anything else.
+
+    It matches from the start of a name, as compressed-tensors does (re.match), so an open end takes anything.
+    """
+    if len(expression) > MAX_EXPRESSION:
+        return None
+    texts = [""]
+    rest = expression.removeprefix("^")
+    while rest:
+        token = _TOKEN.match(rest)
+        if token is None:
+            return None
+        rest = rest[token.end() :]
+        if token.group("end"):
+            return texts if not rest else None
+        if token.group("any"):
+            parts = ["*"]
+        elif token.group("choice"):
+            parts = token.group("choice")[1:-1].removeprefix("?:").split("|")
+        else:
+            literal = token.group("literal")
+            parts = ["?" if literal == "." else literal.removeprefix("\\")]
+        texts = [text + part for text in texts for part in parts]
+        if len(texts) > MAX_CHOICES:
+            return None
+    return [f"{text}*" for text in texts]
+
+
+MAX_EXPRESSION = 500
+MAX_CHOICES = 64
+_TOKEN = re.compile(r"(?P<any>\.\*\??|\.\+)|(?P<choice>\((?:\?:)?[\w.]+(?:\|[\w.]+)*\)(?![*+?{]))|(?P<end>\$)|"
+                    r"(?P<literal>[\w-]|\\[.\-_]|\.)(?![*+?{])")  # fmt: skip

@@ -16,12 +16,13 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.configuration import ModelConfig, read_configuration
 from dayzero.stages.layout_names import Part, place_of
 from dayzero.stages.parameters import expected_tensors, idle_elements
-from dayzero.stages.parameters_headers import HeaderCount, count_headers, disagreements
+from dayzero.stages.parameters_headers import HeaderCount, count_headers, disagreements, total_differs
 from dayzero.stages.parameters_totals import active_conventions, totals_of
 from dayzero.stages.state import state_of
 from dayzero.stages.structure_assumed import Assumed
 from dayzero.stages.structure_contradictions import contradictions, rotary_findings
 from dayzero.stages.structure_families import BY_ARCHITECTURE, FAMILIES, Family
+from dayzero.stages.structure_headers import with_header_norms
 from dayzero.stages.structure_layers import layers_of
 from dayzero.stages.weights_prediction import predicted_weight_bytes
 
@@ -44,7 +45,8 @@ def read_spec(
     read = read_configuration(config, side)
     assumed = Assumed()
     family = _family(read, assumed)
-    layers = layers_of(read, family, assumed) if family is not None else ()
+    stated = layers_of(read, family, assumed) if family is not None else ()
+    layers, norm_findings = with_header_norms(stated, index)
     tied, tied_findings = _tied(read, family, index, assumed)
     spec = ModelSpec(
         architecture=read.architecture,
@@ -71,8 +73,10 @@ def read_spec(
     )
     parameters, findings = _parameters(spec, index, read)
     predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters))
-    findings = [*read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *findings,
-                *rotary_findings(read.rotary), *weight_findings, *contradictions(spec, index)]  # fmt: skip
+    findings = [
+        *read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *norm_findings,
+        *findings, *rotary_findings(read.rotary), *weight_findings, *contradictions(spec, index),
+    ]  # fmt: skip
     return replace(
         spec,
         parameters=parameters,
@@ -164,7 +168,9 @@ def _parameters(spec: ModelSpec, index: CheckpointIndex | None, config: ModelCon
         return totals_of(spec, config)
     bits = spec.quantization.bits if spec.quantization else None
     counted = count_headers(index, config.layers, bits, spec.tied_embeddings)
-    findings = disagreements(spec, index, expected, bits) if expected else []
+    family = FAMILIES.get(spec.family or "")
+    named = family is not None and (family.sharded or family.named)
+    findings = disagreements(spec, index, expected, bits) if expected and named else total_differs(counted, expected)
     if counted.unread:
         message = f"{len(counted.unread)} tensors are packed in a way that the configuration does not state"
         findings.append(Finding("parameters.packing_unknown", counted.unread[0], message, Severity.WARNING,

@@ -21,9 +21,10 @@ class Family:
     `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all | flagged (use_sliding_window
     and max_window_layers) | alternate (even layers) | pattern (all but every n-th) | listed (layer_types alone) | chunked.
     `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused | interleaved
-    (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | all. `block` is where
-    checkpoints keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what its checkpoints keep unquantized
-    weights in, where configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see layout_partition).
+    (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | all. `block` is where checkpoints
+    keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what its checkpoints keep unquantized weights in, where
+    configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see layout_partition). `named`: the
+    published checkpoints' tensor names are those of parameters_*; for a family that is sharded they are.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Family:
     activation: str = "silu"
     dtype: str | None = None
     sharded: bool = False
+    named: bool = False
 
 
 _LLAMA = Family("llama", sharded=True)
@@ -66,7 +68,8 @@ _GEMMA = Family("gemma", tied_default=True, activation="gelu_pytorch_tanh", shar
 _MINIMAX_M2 = Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="full", experts="mixtral", correction_bias=True,
                      block="block_sparse_moe", scoring="sigmoid", sharded=True)  # fmt: skip
 _KIMI_LINEAR = Family("kimi_linear", attention="latent", recurrent="kimi_delta", layout="lists", experts="first_dense",
-                      block="block_sparse_moe", prefix="self_attn", correction_bias=True, scoring="sigmoid")  # fmt: skip
+                      block="block_sparse_moe", prefix="self_attn", correction_bias=True, scoring="sigmoid",
+                      named=True)  # fmt: skip
 _ALL = (
     _LLAMA,
     _MISTRAL,
@@ -74,7 +77,7 @@ _ALL = (
     _QWEN2,
     replace(_QWEN2, name="qwen2_moe", experts="step", shared_gate=True, scoring="softmax"),
     # MiMo-7B is Qwen2 with a draft layer (XiaomiMiMo/MiMo-7B-Base, modeling_mimo.py).
-    replace(_QWEN2, name="mimo", sharded=False),
+    replace(_QWEN2, name="mimo", sharded=False, named=True),
     _QWEN3,
     replace(_QWEN3, name="qwen3_moe", experts="step", scoring="softmax"),
     replace(_QWEN3, name="qwen3_vl_text", window="none"),
@@ -85,8 +88,8 @@ _ALL = (
     _DEEPSEEK_V2,
     _DEEPSEEK_V3,
     replace(_DEEPSEEK_V3, name="kimi_k2"),
-    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False),
-    replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False),
+    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False, named=True),
+    replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False, named=True),
     Family("deepseek_v4", attention="compressed", experts="all", correction_bias=True, sinks=True, scoring="sqrtsoftplus",
            activation="silu"),
     _KIMI_LINEAR,

@@ -38,6 +38,9 @@ def inspect_document(spec: ModelSpec, ref: ModelRef, context_tokens: int | None)
         "weights": plain(spec.weights),
         "state": state,
         "quantization": plain(spec.quantization),
+        "rotary": plain(spec.rotary),
+        "residual": spec.residual,
+        "residual_streams": spec.residual_streams,
         "findings": plain(findings),
         "assumptions": plain(spec.assumptions),
     }

@@ -65,6 +65,8 @@ class _Scheme:
             return None
         if not self.quantization.complete:
             return _finding(self.quantization, "its map of modules is not complete here")
+        if self.ignored.unread:
+            return _finding(self.quantization, f"it leaves modules alone by the expression {self.ignored.unread[0][:80]!r}")
         if any(group.scheme == "other" or group.bits is None for group in self.groups):
             return _finding(self.quantization, "it is a scheme that nobody knows here")
         return None
@@ -83,7 +85,7 @@ class _Scheme:
         if self.ignored.match(module):
             return None
         for group, targets in self.targets:
-            if module in targets:
+            if module in targets or not targets.isdisjoint(module.split(".")):
                 return group
         return next((group for group, targets in self.targets if not targets), None)
 

@@ -15,10 +15,12 @@ from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError
+from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
 from dayzero.stages.inventory import inventory_of
 from dayzero.stages.planning import plan_for
 from dayzero.stages.structure import read_spec
+from dayzero.stages.structure_summary import structure_rows
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 
@@ -36,10 +38,11 @@ NOT_TRACED = "trace.unavailable"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A release's config.json as text, and the digest the hub states for it."""
+    """A release's config.json as text, the digest the hub states for it, and its quantization side file where it has one."""
 
     text: str
     digest: str
+    side: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +81,28 @@ def configuration(bench: Bench, lease: Lease) -> Kept[Configuration]:
     """The configuration's text, read from the hub once."""
     release = subject_of(bench, lease).release
     file = config_file(release)
-    stated = file.sha256 or file.git_blob_id or ""
+    side = next((other for other in release.files if other.path == SIDE_FILE), None)
+    stated = [(one.path, one.sha256 or one.git_blob_id or "", one.size_bytes) for one in (file, side) if one is not None]
 
     def read() -> Configuration:
-        data = bench.hub_of(release).read_small(release, file.path, MAX_CONFIG_BYTES)
-        try:
-            return Configuration(data.decode("utf-8"), stated)
-        except UnicodeDecodeError as error:
-            raise BadInputError(f"config.json of {release.repo_id} is not UTF-8 text.") from error
+        beside = None if side is None else _text(bench, release, side, MAX_SIDE_BYTES)
+        return Configuration(_text(bench, release, file, MAX_CONFIG_BYTES), stated[0][1], beside)
 
-    return keep(bench.ledger, lease, result_key("configuration", 1, stated, file.size_bytes), Configuration, read)
+    return keep(bench.ledger, lease, result_key("configuration", 2, stated), Configuration, read)
+
+
+def _text(bench: Bench, release: Release, file: RepoFile, limit_bytes: int) -> str:
+    data = bench.hub_of(release).read_small(release, file.path, limit_bytes)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{file.path} of {release.repo_id} is not UTF-8 text.") from error
+
+
+def structure_of(config: Configuration, index: CheckpointIndex | None, kv_dtype: str) -> ModelSpec:
+    """The structure from what a release says of itself, with its tensor headers where they were read."""
+    side = None if config.side is None else config.side.encode()
+    return read_spec(config.text.encode(), index, side=side, kv_dtype=kv_dtype)
 
 
 def structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept[ModelSpec]:
@@ -97,9 +112,10 @@ def structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept[Mode
 
     def read() -> ModelSpec:
         with about(release):
-            return read_spec(config.text.encode(), None, kv_dtype=kv_dtype)
+            return structure_of(config, None, kv_dtype)
 
-    return keep(bench.ledger, lease, result_key("structure", 1, config.text, *other_than_usual(kv_dtype)), ModelSpec, read)
+    key = result_key("structure", 2, config.text, config.side or "", *other_than_usual(kv_dtype))
+    return keep(bench.ledger, lease, key, ModelSpec, read)
 
 
 def other_than_usual(kv_dtype: str) -> tuple[str, ...]:
@@ -121,7 +137,7 @@ def inventory(bench: Bench, lease: Lease) -> Kept[OperatorInventory]:
     """The operators the model needs; the graph level is unknown, with a finding, where the code cannot be run."""
     config = configuration(bench, lease).noun
     spec = structure(bench, lease).noun
-    lasting = result_key("inventory", 1, config.text, bench.library, bench.taxonomy)
+    lasting = result_key("inventory", 2, config.text, config.side or "", bench.library, bench.taxonomy)
     # What failed to run may run the next time: such an inventory is found again by its own attempt alone.
     passing = result_key("inventory", 1, lasting, lease)
     for key in (lasting, passing):
@@ -227,18 +243,11 @@ def structure_report(spec: ModelSpec, *, reused: bool) -> StepReport:
     """What a structure is, for people."""
     parameters = spec.parameters
     total = f"{parameters.total_language:,} parameters" if parameters.total_language is not None else "parameters unknown"
-    mixers = {mixer.kind for layer in spec.layers for mixer in layer.mixers}
-    kinds = sorted(mixers | {layer.feed_forward.kind for layer in spec.layers if layer.feed_forward})
     return StepReport(
         "structure",
         f"{spec.architecture or 'unknown architecture'}: {len(spec.layers)} layers, {total}",
         reused,
-        (
-            {"what": "layer kinds", "value": ", ".join(kinds)},
-            {"what": "active parameters", "value": parameters.active},
-            {"what": "state bytes per token", "value": spec.state.bytes_per_token},
-            {"what": "native dtype", "value": spec.native_dtype},
-        ),
+        structure_rows(spec),
         tuple(finding.message for finding in spec.findings),
     )
 

@@ -16,7 +16,6 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
 from dayzero.stages.entries import weights_check
 from dayzero.stages.layout import lay_out
-from dayzero.stages.structure import read_spec
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
@@ -29,6 +28,7 @@ from dayzero.steps.prestaging import (
     plan_rows,
     planned,
     require_reference,
+    structure_of,
     subject_of,
 )
 
@@ -77,11 +77,11 @@ def full_structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept
     config = configuration(bench, lease).noun
     index = headers(bench, lease).noun
     release = subject_of(bench, lease).release
-    key = result_key("structure.weights", 1, config.text, index, *other_than_usual(kv_dtype))
+    key = result_key("structure.weights", 2, config.text, config.side or "", index, *other_than_usual(kv_dtype))
 
     def read() -> ModelSpec:
         with about(release):
-            return read_spec(config.text.encode(), index, kv_dtype=kv_dtype)
+            return structure_of(config, index, kv_dtype)
 
     return keep(bench.ledger, lease, key, ModelSpec, read)
 

@@ -126,3 +126,11 @@ def test_every_configuration_of_a_folder_is_read_or_refused_in_a_sentence() -> N
         else:
             assert spec.parameters.total_language is not None or spec.findings, file.name
             json.dumps([finding.message for finding in spec.findings])
+
+
+def test_experts_of_deepseek_v4_are_stored_in_a_dtype_of_their_own() -> None:
+    spec = spec_of("deepseek-ai/DeepSeek-V4-Pro")
+    assert spec.quantization is not None
+    assert [(group.scheme, group.targets) for group in spec.quantization.groups] == [("fp8_block", ()), ("mxfp4", ("experts",))]
+    experts = spec.parameters.by_component["experts"]
+    assert 0 < (spec.weights.predicted_bytes or 0) - experts * 17 // 32 < 2 * (spec.parameters.total_language - experts)

@@ -15,6 +15,7 @@ from dayzero.domain.release import FileRole, HubKind, Release, RepoFile, content
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, DependencyError, IntegrityError, NotFoundError
 from dayzero.ports.hub import Progress
+from dayzero.stages.configuration_quantization import SIDE_FILE
 from dayzero.stages.watching import index_to_read, stage_of
 from dayzero.stages.watching_roles import role_of
 
@@ -152,20 +153,29 @@ class DirectoryHub:
 
 
 def config_release(path: Path) -> Release:
-    """A bare config.json as a release: its path, its digest, and one configuration file. NotFoundError when there is none."""
+    """A bare config.json as a release: its path, its digest, and its configuration files. NotFoundError when there is none.
+
+    A quantization side file (hf_quant_config.json) in the same folder belongs to it.
+    """
     try:
         content = path.expanduser().resolve().read_bytes()
+        beside = _side_of(path.expanduser().resolve())
+        side = beside.read_bytes() if beside.is_file() else None
     except OSError as error:
         raise _unreadable(path, error) from error
     sha256 = hashlib.sha256(content).hexdigest()
-    files = (RepoFile("config.json", len(content), FileRole.CONFIGURATION, sha256),)
+    files: tuple[RepoFile, ...] = (RepoFile("config.json", len(content), FileRole.CONFIGURATION, sha256),)
+    if side is not None:
+        digest = hashlib.sha256(side).hexdigest()
+        files = (*files, RepoFile(SIDE_FILE, len(side), FileRole.CONFIGURATION, digest))
+        sha256 = hashlib.sha256(f"{sha256} {digest}".encode()).hexdigest()
     stage, _ = stage_of(files, None)
     place = str(path.expanduser().resolve())
     return Release(HubKind.CONFIG, place, sha256, stage, files, content_id_of(files))
 
 
 class ConfigHub(DirectoryHub):
-    """A bare configuration file as a Hub of one release with one file, config.json."""
+    """A bare configuration file as a Hub of one release: config.json, and its quantization side file where it has one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.expanduser().resolve()
@@ -185,7 +195,11 @@ class ConfigHub(DirectoryHub):
         return found
 
     def _place(self, repo_id: str, path: str) -> Path:
-        return self._path
+        return _side_of(self._path) if path == SIDE_FILE else self._path
+
+
+def _side_of(path: Path) -> Path:
+    return path.parent / SIDE_FILE
 
 
 def _file_in(release: Release, path: str) -> RepoFile:
