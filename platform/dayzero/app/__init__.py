@@ -24,10 +24,12 @@ from dayzero.app.planes import (
     taxonomy,
     worker_bench,
 )
+from dayzero.app.platforms import Imported, read_import, record_import, recorded_manifest
 from dayzero.app.work import conclude, dispatch_once, poll_once, reconcile_once, run_step, steps_for, stop, verification_steps
 
 __all__ = [
     "Examined",
+    "Imported",
     "LocalWork",
     "Plane",
     "adapt_by_motor",
@@ -48,7 +50,10 @@ __all__ = [
     "poll_once",
     "probe_platform",
     "profiles",
+    "read_import",
     "reconcile_once",
+    "record_import",
+    "recorded_manifest",
     "run_step",
     "source_location",
     "status_of",

@@ -12,6 +12,7 @@ from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
 from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, known_platform, manifest_probe
+from dayzero.app.platforms import recorded_manifest
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.operators import OperatorManifest
@@ -64,11 +65,14 @@ def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
 
 
 def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) -> None:
-    """Probe this host's stack and record what it offers, for platforms that are the host's own processor."""
-    if profile.torch_device != "cpu" or ledger.manifest(profile.slug) is not None:
+    """Record what the platform offers: as this host's processor is probed, else as the database was told or imported."""
+    if ledger.manifest(profile.slug) is not None:
         return
-    manifest, stack = manifest_probe(settings)
-    ledger.put_manifest(replace(manifest, platform=profile.slug), replace(stack, platform=profile.slug))
+    if profile.torch_device == "cpu":
+        manifest, stack = manifest_probe(settings)
+        ledger.put_manifest(replace(manifest, platform=profile.slug), replace(stack, platform=profile.slug))
+    elif (known := recorded_manifest(settings, profile.slug)) is not None:
+        ledger.put_manifest(*known)
 
 
 def _requested(plane: Plane, model: str, platform: str) -> tuple[Adaptation, PlatformProfile]:

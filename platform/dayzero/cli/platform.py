@@ -5,8 +5,11 @@ from typing import Annotated
 import typer
 
 from dayzero import app as dayzero
+from dayzero.cli.opening import open_plane
 from dayzero.cli.output import print_document, print_table
 from dayzero.domain.canonical import plain
+from dayzero.domain.manifests import ManifestDifference
+from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
 from dayzero.settings import load_settings
 
@@ -29,12 +32,45 @@ def ls(json: Json = False) -> None:
 
 @app.command()
 def show(slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json = False) -> None:
-    """One platform's figures, each with its source and who says it."""
-    profile = dayzero.known_platform(load_settings(), slug)
+    """One platform's figures, each with its source and who says it, and what it offers as far as it was told or imported."""
+    settings = load_settings()
+    profile = dayzero.known_platform(settings, slug)
+    told = dayzero.recorded_manifest(settings, profile.slug)
     if json:
-        print_document({"schema": "dayzero.platform/1", "platform": plain(profile), "figures_digest": profile.figures_digest})
+        document = {"schema": "dayzero.platform/1", "platform": plain(profile), "figures_digest": profile.figures_digest}
+        offered = {"manifest": plain(told[0]), "stack": plain(told[1])} if told else {"manifest": None, "stack": None}
+        print_document(document | offered)
         return
     print_table(f"{profile.slug}: {profile.title}", _figures(profile), notes=(profile.notes,) if profile.notes else ())
+    if told is None:
+        print_table("what it offers: nobody has told yet", [], notes=(f"dayzero platform import {profile.slug} PACKAGE",))
+    else:
+        _print_manifest(told[0])
+
+
+@app.command(name="import")
+def import_(
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(help="Platform slug.")],
+    package: Annotated[
+        str, typer.Argument(help="NAME, NAME==VERSION, the path of a wheel, or `torch` (the one that is installed here).")
+    ],
+    diff: Annotated[str | None, typer.Option("--diff", help="Another version: show what changed since.")] = None,
+    json: Json = False,
+) -> None:
+    """What a published package declares for a platform. It is read as data: nothing of it is installed or executed."""
+    settings = load_settings()
+    profile = dayzero.known_platform(settings, slug)
+    imported = dayzero.read_import(settings, profile, package, diff)
+    with open_plane(context) as plane:
+        missing = dayzero.record_import(plane.ledger, profile, imported.manifest)
+    if json:
+        print_document({"schema": "dayzero.import/1", "manifest": plain(imported.manifest),
+                        "difference": plain(imported.difference), "missing": list(missing)})  # fmt: skip
+        return
+    _print_manifest(imported.manifest, missing)
+    if imported.difference is not None:
+        _print_difference(imported.difference)
 
 
 @app.command()
@@ -50,6 +86,52 @@ def probe(
     kinds = sorted({offered.kind.value for offered in manifest.operators})
     rows = [{"kind": kind, "operators": sum(offered.kind.value == kind for offered in manifest.operators)} for kind in kinds]
     print_table(f"{manifest.provider} {manifest.version} on {slug}: {len(manifest.operators)} operators", rows)
+
+
+def _print_manifest(manifest: OperatorManifest, missing: tuple[str, ...] = ()) -> None:
+    graph = [support for support in manifest.operators if support.name.startswith("aten.")]
+    kernels = [support for support in manifest.operators if not support.name.startswith("aten.")]
+    counts = {kind: sum(support.kind is kind for support in graph) for kind in SupportKind}
+    rows = [{"what": f"graph operators, {kind.value}", "count": count} for kind, count in counts.items() if count]
+    rows += [
+        {"what": what, "count": count}
+        for what, count in (
+            ("kernels of the taxonomy", len(kernels)),
+            ("functions without a name in the taxonomy", len(manifest.unnamed)),
+            ("excluded", len(manifest.excluded)),
+            ("decompositions", len(manifest.decompositions)),
+        )
+        if count
+    ]
+    notes = (*(f"not known: {text}" for text in manifest.unknown), *missing, *filter(None, (manifest.source,)))
+    print_table(f"{manifest.provider} {manifest.version} on {manifest.platform}", rows, notes=notes)
+    if kernels:
+        print_table("kernels", [{"kernel": kernel.name, "by": ", ".join(kernel.library_names)} for kernel in kernels])
+    if manifest.excluded:
+        print_table("excluded", [{"operator": name, "why": why} for name, why in sorted(manifest.excluded.items())])
+    for engine in manifest.engines:
+        lists = (("architectures", engine.architectures), ("quantization", engine.quantization_methods),
+                 ("attention", engine.attention_backends))  # fmt: skip
+        rows = [{"what": what, "count": len(names), "names": ", ".join(names)} for what, names in lists]
+        print_table(f"{engine.engine} {engine.version}{_plugin(engine.plugin_of)}", rows)
+
+
+def _plugin(of: str | None) -> str:
+    return f" (a plugin of {of})" if of else ""
+
+
+def _print_difference(changed: ManifestDifference) -> None:
+    rows = [
+        {"list": name, "change": sign, "count": len(names), "names": ", ".join(names)}
+        for name, turnover in changed.lists.items()
+        for sign, names in (("gone", turnover.removed), ("new", turnover.added))
+        if names
+    ]
+    rows += [
+        {"list": "operators", "change": "other", "count": 1, "names": f"{name}: {what}"}
+        for name, what in sorted(changed.changed.items())
+    ]
+    print_table(f"{changed.provider}: {changed.before} → {changed.after}", rows)
 
 
 def _figures(profile: PlatformProfile) -> list[dict[str, str | int | float | None]]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dayzero.domain.findings import Finding
-from dayzero.domain.verdict import Grade
+from dayzero.domain.manifests import CollectiveFact, DtypeFact, ManifestOrigin
+from dayzero.domain.verdict import Grade, Verdict
 
 
 class Phase(StrEnum):
@@ -74,7 +75,10 @@ class SupportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSupport:
-    """A platform's support for one operator: dtypes (empty: any), phases (empty: all), constraints in words."""
+    """A platform's support for one operator: dtypes (empty: any), phases (empty: all), constraints in words.
+
+    `library_names` are the provider's own names for it; `facts` what running it showed, one a dtype (none: it was not run).
+    """
 
     name: str
     kind: SupportKind
@@ -82,6 +86,13 @@ class OperatorSupport:
     dtypes: tuple[str, ...] = ()
     phases: tuple[Phase, ...] = ()
     constraints: tuple[str, ...] = ()
+    library_names: tuple[str, ...] = ()
+    facts: tuple[DtypeFact, ...] = ()
+
+    @property
+    def raised(self) -> Mapping[str, str]:
+        """The dtypes in which running it raised, each with what was raised: no use in such a dtype is covered."""
+        return {fact.dtype: fact.why or "it raised" for fact in self.facts if fact.verdict is Verdict.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +105,11 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class OperatorManifest:
-    """What one provider offers on one platform, sorted by name; `excluded` maps operators known not to work to the reason."""
+    """What one provider offers on one platform, sorted by name; `excluded` maps operators known not to work to the reason.
+
+    Names are graph operators (`aten.mm.default`) or the taxonomy's; what a provider offers beyond both stands in `unnamed`
+    under its own name. `unknown` says what the source does not tell; `source` is the file that was read, with its sha256.
+    """
 
     platform: str
     provider: str
@@ -102,6 +117,12 @@ class OperatorManifest:
     operators: tuple[OperatorSupport, ...]
     decompositions: tuple[Decomposition, ...] = ()
     excluded: Mapping[str, str] = field(default_factory=dict)
+    origin: ManifestOrigin = ManifestOrigin.DISPATCHER
+    source: str = ""
+    unnamed: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    engines: "tuple[EngineManifest, ...]" = ()
+    collectives: tuple[CollectiveFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +132,8 @@ class EngineManifest:
     `architectures` are class names as configurations state them; `attention_kinds` are taxonomy names (attention.mla,
     linear_attention.kimi_delta …); `quantization_methods` are names as configurations state them (fp8, awq, gptq …).
     `platform` is the slug it was read for (None: said of no platform in particular). An empty tuple means that the
-    source says nothing of it, never that there is none.
+    source says nothing of it, never that there is none. `attention_backends` are the engine's own names; `plugin_of` names
+    the engine that a plugin's package adds to: its lists are then only what it adds or replaces.
     """
 
     engine: str
@@ -122,6 +144,8 @@ class EngineManifest:
     platform: str | None = None
     grade: Grade = Grade.DECLARED
     source: str = ""
+    attention_backends: tuple[str, ...] = ()
+    plugin_of: str | None = None
 
 
 class CoverageKind(StrEnum):

@@ -53,6 +53,7 @@ class PlatformProfile:
     dtypes: tuple[str, ...] = ()
     excluded_operators: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
+    vendor: str | None = None
 
     @property
     def pool(self) -> str:
@@ -78,10 +79,18 @@ class PlatformProfile:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """What is installed on a worker: component → version. Our own version is no part of it."""
+    """What is installed on a worker: component → version. Our own version is no part of it.
+
+    A published package that nobody here has installed is told of as a stack too, with the component `published`.
+    """
 
     platform: str
     components: Mapping[str, str]
+
+    @property
+    def published(self) -> str | None:
+        """The provider whose published package this stands for; None for what is installed on a worker."""
+        return self.components.get("published")
 
     @property
     def fingerprint(self) -> str:

@@ -9,13 +9,17 @@ from dayzero.errors import BadInputError
 
 @dataclass(frozen=True, slots=True)
 class KernelOperator:
-    """One kernel-level operator: its meaning, the figures that constrain it, graph operators that show it, library names."""
+    """One kernel-level operator: its meaning, the figures that constrain it, graph operators that show it, library names.
+
+    `needs_dtype`: a device without arithmetic in that dtype (as profiles name it) cannot run it, whatever a library offers.
+    """
 
     name: str
     meaning: str
     constraints: tuple[str, ...]
     shown_by: tuple[str, ...]
     known: Mapping[str, tuple[str, ...]]
+    needs_dtype: str | None = None
 
     @property
     def family(self) -> str:
@@ -69,7 +73,11 @@ def _operator(row: object, place: int) -> KernelOperator:
         raise BadInputError(f"operator {name} of the taxonomy: `known` is not a table of library names.")
     libraries = {str(library): _texts(names, name, f"known.{library}") for library, names in sorted(known.items())}
     constraints = _texts(row.get("constraints", []), name, "constraints")
-    return KernelOperator(name, meaning, constraints, _texts(row.get("shown_by", []), name, "shown_by"), libraries)
+    needs_dtype = row.get("needs_dtype")
+    if needs_dtype is not None and not isinstance(needs_dtype, str):
+        raise BadInputError(f"operator {name} of the taxonomy: `needs_dtype` is not a text.")
+    shown_by = _texts(row.get("shown_by", []), name, "shown_by")
+    return KernelOperator(name, meaning, constraints, shown_by, libraries, needs_dtype)
 
 
 def _texts(value: object, name: str, field: str) -> tuple[str, ...]:

@@ -178,7 +178,8 @@ def no_manifest(platform: str) -> BlockedError:
     """The block of what needs a platform's operators before anybody told them."""
     return BlockedError(
         f"nobody has told yet what {platform} offers, so coverage is unknown.",
-        remedy=f"Start a worker there: dayzero worker join --platform {platform}",
+        remedy=f"Start a worker there (dayzero worker join --platform {platform}), or import what is published: "
+        f"dayzero platform import {platform} PACKAGE",
     )
 
 

@@ -10,10 +10,18 @@ from dayzero.adapters.operators.sampling import parts_of
 from dayzero.domain.operators import Decomposition, OperatorManifest, OperatorSupport, SupportKind
 from dayzero.domain.verdict import Grade
 
-DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "npu": "PrivateUse1", "hpu": "HPU", "xpu": "XPU", "mps": "MPS"}
+DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA", "hpu": "HPU", "xpu": "XPU", "mps": "MPS", "xla": "XLA"}
 """The dispatch key of a torch device type (c10/core/DispatchKey.h)."""
 
-_COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+OTHER_DISPATCH_KEY = "PrivateUse1"
+"""The key of every device that comes with a package of its own, whatever that package calls it (npu, musa, mlu, …)."""
+
+_OUT_COMPOSITE = "CompositeExplicitAutogradNonFunctional"
+
+_STRAYS = 10
+"""A torch without a device still has a stray kernel or two under its key (for example CUDA's pinned memory)."""
+
+_COMPOSITE_KEYS = ("CompositeExplicitAutograd", "CompositeImplicitAutograd", _OUT_COMPOSITE)
 
 
 _SAFE_COMPOSITES = frozenset(
@@ -30,13 +38,23 @@ def torch_manifest(device: str = "cpu", platform: str | None = None) -> Operator
     """What the dispatcher declares for every ATen operator on a device, with the decompositions that torch brings.
 
     Native: a kernel is registered for the device's own key. Composite: torch makes it of others. Grade declared: nothing
-    was run. KeyError for a device type whose dispatch key is not known.
+    was run. A torch that was built without the device still tells the composites, which are the same for all.
     """
-    key = DISPATCH_KEYS[device]
+    key = DISPATCH_KEYS.get(device, OTHER_DISPATCH_KEY)
     overloads = list(_overloads())
     supports = [support for name, _ in overloads if (support := _support(name, key)) is not None]
     supports.sort(key=lambda support: support.name)
-    return OperatorManifest(platform or device, "torch", str(torch.__version__), tuple(supports), _decompositions(overloads))
+    native = sum(support.kind is SupportKind.NATIVE for support in supports)
+    unknown = () if native > _STRAYS else (f"this torch has no kernels for {device}: only what it makes of others is told",)
+    return OperatorManifest(
+        platform or device,
+        "torch",
+        str(torch.__version__),
+        tuple(support for support in supports if native > _STRAYS or support.kind is not SupportKind.NATIVE),
+        (*_through_out(overloads, key), *_decompositions(overloads)),
+        source="the dispatcher of the installed torch",
+        unknown=unknown,
+    )
 
 
 def _overloads() -> Iterable[tuple[str, Any]]:
@@ -65,6 +83,36 @@ def _support(qualified: str, key: str) -> OperatorSupport | None:
     if composite is None:
         return None
     return OperatorSupport(graph_name(qualified), SupportKind.COMPOSITE, Grade.DECLARED, constraints=(composite,))
+
+
+def _through_out(overloads: Iterable[tuple[str, Any]], key: str) -> Iterable[Decomposition]:
+    """Functional and in-place operators that torch makes of their out variant, where the device has no kernel of their own."""
+    known = dict(overloads)
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    for qualified, handle in known.items():
+        if has(qualified, key) or not has(qualified, _OUT_COMPOSITE):
+            continue
+        packet = qualified.removeprefix("aten::").partition(".")[0]
+        packet = packet.removesuffix("_") if not packet.endswith("__") else packet
+        out = _out_variant(handle, getattr(torch.ops.aten, packet, None))
+        if out is not None and "aten::" + out in known:
+            yield Decomposition(graph_name(qualified), (graph_name(out),))
+
+
+def _out_variant(handle: Any, packet: Any) -> str | None:
+    """`add.out` for add.Tensor and add_.Tensor: the overload with the same arguments and an out one more."""
+    wanted = _plain_arguments(handle)
+    for overload in packet.overloads() if packet is not None else ():
+        schema = getattr(packet, overload)._schema
+        outs = [argument for argument in schema.arguments if argument.is_out]
+        plain = [argument for argument in schema.arguments if not argument.is_out]
+        if outs and [(argument.name, str(argument.type)) for argument in plain] == wanted:
+            return str(schema.name).removeprefix("aten::") + (f".{overload}" if overload != "default" else "")
+    return None
+
+
+def _plain_arguments(handle: Any) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in handle._schema.arguments]
 
 
 def _decompositions(overloads: Iterable[tuple[str, Any]]) -> tuple[Decomposition, ...]:

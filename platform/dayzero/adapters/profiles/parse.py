@@ -11,7 +11,7 @@ Table = dict[str, object]
 
 _FIELDS = frozenset({
     "slug", "title", "torch_device", "memory_bytes", "memory_bandwidth_bytes_per_s", "flops_per_s", "link_domains", "dtypes",
-    "excluded_operators", "notes",
+    "excluded_operators", "notes", "vendor",
 })  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def profile_from(table: Table, file: str) -> PlatformProfile:
         dtypes=_texts(table.get("dtypes", []), "dtypes", file),
         excluded_operators=_reasons(table, file),
         notes=_text(table, "notes", file) if "notes" in table else "",
+        vendor=_text(table, "vendor", file) if "vendor" in table else None,
     )
 
 

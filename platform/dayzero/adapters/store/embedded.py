@@ -96,6 +96,11 @@ def is_running(data_dir: Path) -> bool:
     return credentials is not None and _answers(folder, credentials)
 
 
+def has_database(data_dir: Path) -> bool:
+    """Whether a server of our own was ever made in that data folder."""
+    return (data_dir.expanduser() / "postgres" / "PG_VERSION").exists()
+
+
 def ensure_database(url: str, name: str) -> str:
     """The URL of database `name` on the server of `url`, made with the extension pg_trgm when it is missing."""
     if not name or not name.isidentifier() or not name.isascii() or len(name) > _MAX_NAME:

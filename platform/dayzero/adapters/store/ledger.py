@@ -38,6 +38,7 @@ from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import NotFoundError
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.running import Clock
+from dayzero.stages.manifests import in_force
 
 
 class SqlLedger:
@@ -212,11 +213,18 @@ class SqlLedger:
             _replace(session, StackRow, {"fingerprint": stack.fingerprint}, values)
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:
-        """The manifest of the platform that was told last, with its stack, or None when no worker has told yet."""
-        query = select(StackRow).where(StackRow.platform == platform).order_by(StackRow.told_seq.desc()).limit(1)
+        """The manifest of the platform that a worker told last, with its stack; else what was imported; None: nothing yet."""
+        told = select(StackRow.fingerprint, StackRow.components).where(StackRow.platform == platform)
         with transaction(self._engine) as session:
-            row = session.execute(query).scalar_one_or_none()
-        return None if row is None else (load(OperatorManifest, row.manifest), Stack(row.platform, row.components))
+            stacks = [
+                (fingerprint, Stack(platform, components))
+                for fingerprint, components in session.execute(told.order_by(StackRow.told_seq.desc()))
+            ]
+            documents = [
+                (session.execute(select(StackRow.manifest).where(StackRow.fingerprint == name)).scalar_one(), stack)
+                for name, stack in _that_count(stacks)
+            ]
+        return in_force([(load(OperatorManifest, document), stack) for document, stack in documents])
 
     def checks(self, adaptation_id: str) -> Sequence[Check]:
         """The checks recorded for an adaptation, in order of layer, check, rung."""
@@ -257,6 +265,14 @@ def _result_row(session: Session, key: ResultKey) -> ResultRow | None:
         ResultRow.inputs_digest == key.inputs_digest,
     )
     return session.execute(query).scalar_one_or_none()
+
+
+def _that_count(stacks: Sequence[tuple[str, Stack]]) -> list[tuple[str, Stack]]:
+    """Of a platform's stacks, the newest first, those whose manifests are needed to say which is in force."""
+    own = [pair for pair in stacks if pair[1].published is None]
+    if own:
+        return own[:1]
+    return list({stack.published: (name, stack) for name, stack in reversed(stacks)}.values())[::-1]
 
 
 def _replace(session: Session, table: Any, key: dict[str, Any], values: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ from dayzero.domain.results import ResultKey, StoredResult
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
+from dayzero.stages.manifests import in_force
 
 
 class MemoryLedger:
@@ -36,7 +37,7 @@ class MemoryLedger:
         self._links: dict[str, ResultKey] = {}
         self._checks: dict[tuple[str, str, str], Check] = {}
         self._measurements: dict[tuple[str, str], Measurement] = {}
-        self._manifests: dict[str, tuple[OperatorManifest, Stack]] = {}
+        self._manifests: list[tuple[OperatorManifest, Stack]] = []
         self.lines: list[str] = []
 
     def release(self, release_id: str) -> Release:
@@ -142,11 +143,12 @@ class MemoryLedger:
         document_of(manifest, f"the manifest of {manifest.provider}")
         short_name(stack.platform, "a platform's slug")
         with self._lock:
-            self._manifests[stack.platform] = (manifest, stack)
+            self._manifests.insert(0, (manifest, stack))
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:
-        """The manifest of the platform that was told last, with its stack, or None."""
-        return self._manifests.get(platform)
+        """The manifest of the platform that holds, with its stack, or None."""
+        with self._lock:
+            return in_force([pair for pair in self._manifests if pair[1].platform == platform])
 
     def checks(self, adaptation_id: str) -> Sequence[Check]:
         """The checks, in order of layer, check, rung."""

@@ -1,0 +1,1 @@
+"""Published packages read as data: found by pip, checked by their sha256, never installed and never executed."""

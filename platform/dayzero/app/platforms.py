@@ -1,0 +1,95 @@
+"""What platforms offer: manifests imported from published packages, and what the ledger knows."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dayzero.adapters.host.installed import installed_version
+from dayzero.adapters.operators.library import SubprocessLibrary
+from dayzero.adapters.packages.index import Requirement, fetch_wheel, parse_requirement
+from dayzero.adapters.packages.read import read_wheel
+from dayzero.adapters.store.embedded import has_database
+from dayzero.app.planes import control_plane, taxonomy
+from dayzero.domain.manifests import ManifestDifference, ManifestOrigin
+from dayzero.domain.operators import OperatorManifest
+from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.errors import BadInputError, DependencyError
+from dayzero.ports.ledger import Ledger
+from dayzero.settings import Settings
+from dayzero.stages.manifests import difference, manifest_of, published_stack
+
+INSTALLED_TORCH = "torch"
+"""The name that stands for the dispatcher of the torch that is installed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An imported manifest, and what changed since the release that it was compared with (None: with none)."""
+
+    manifest: OperatorManifest
+    difference: ManifestDifference | None
+
+
+def read_import(settings: Settings, profile: PlatformProfile, package: str, other_version: str | None) -> Imported:
+    """What a published package declares for the platform. `package`: NAME, NAME==VERSION, a wheel's path, or `torch`.
+
+    Nothing is recorded yet. BadInputError: no such package, not one that can be read, or not for this platform.
+    """
+    if package == INSTALLED_TORCH and other_version is None:
+        return Imported(installed_torch(profile), None)
+    manifest = _published(settings, profile, package)
+    if other_version is None:
+        return Imported(manifest, None)
+    name = manifest.provider if package.endswith(".whl") else parse_requirement(package).name
+    return Imported(manifest, difference(_published(settings, profile, f"{name}=={other_version}"), manifest))
+
+
+def _published(settings: Settings, profile: PlatformProfile, package: str) -> OperatorManifest:
+    path = Path(package) if package.endswith(".whl") else fetch_wheel(_required(package), settings.data_dir / "packages")
+    tables = read_wheel(path, taxonomy(), profile.vendor)
+    if tables.device is not None and tables.device != profile.torch_device:
+        raise BadInputError(
+            f"{tables.library} is for torch device {tables.device}, and {profile.slug} is {profile.torch_device or 'unknown'}.",
+            remedy="Name a platform of that device: dayzero platform ls",
+        )
+    return manifest_of(tables, taxonomy(), profile)
+
+
+def _required(package: str) -> Requirement:
+    required = parse_requirement(package)
+    if required.name == INSTALLED_TORCH:
+        raise BadInputError("torch is read as it is installed here, not as a package.", remedy="Write `torch` alone.")
+    return required
+
+
+def installed_torch(profile: PlatformProfile) -> OperatorManifest:
+    """What the installed torch brings for the platform's device; DependencyError without torch."""
+    if profile.torch_device is None:
+        raise BadInputError(f"the profile of {profile.slug} states no torch_device.", remedy="Add it to the profile.")
+    return SubprocessLibrary(device=profile.torch_device, platform=profile.slug).manifest()
+
+
+def record_import(ledger: Ledger, profile: PlatformProfile, manifest: OperatorManifest) -> tuple[str, ...]:
+    """Record the manifest, and with graph operators also what torch makes of others there; returns what could not be told."""
+    ledger.put_manifest(manifest, published_stack(manifest))
+    if manifest.origin is not ManifestOrigin.PACKAGE or not manifest.operators:
+        return ()
+    version = installed_version(INSTALLED_TORCH)
+    if version is None or profile.torch_device is None:
+        return ("torch is not installed here: which operators it makes of others is unknown",)
+    known = ledger.manifest(profile.slug)
+    if known is not None and known[1].components.get(INSTALLED_TORCH) == version:
+        return ()
+    try:
+        composites = installed_torch(profile)
+    except DependencyError as error:
+        return (str(error),)
+    ledger.put_manifest(composites, published_stack(replace(composites, version=version)))
+    return ()
+
+
+def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack] | None:
+    """What the database says of the platform; None when there is no database yet, or it says nothing."""
+    if settings.database_url is None and not has_database(settings.data_dir):
+        return None
+    with control_plane(settings) as plane:
+        return plane.ledger.manifest(slug)
