@@ -196,6 +196,19 @@ class SequenceState:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Bytes that training keeps for all parameters, item by item, before they are shared out over devices."""
+
+    optimizer: str
+    items_bytes: Mapping[str, int]
+
+    @property
+    def total_bytes(self) -> int:
+        """All items together."""
+        return sum(self.items_bytes.values())
+
+
+@dataclass(frozen=True, slots=True)
 class QuantizationGroup:
     """One scheme and the modules that it is for (name patterns as the publisher wrote them; empty: all linear modules).
 

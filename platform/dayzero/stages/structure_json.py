@@ -5,6 +5,7 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.findings import Finding
 from dayzero.domain.release import HubKind, ModelRef
 from dayzero.stages.state import bytes_at
+from dayzero.stages.training_state import training_state_of
 
 SCHEMA = "dayzero.inspect/1"
 
@@ -37,6 +38,7 @@ def inspect_document(spec: ModelSpec, ref: ModelRef, context_tokens: int | None)
         "parameters": plain(spec.parameters),
         "weights": plain(spec.weights),
         "state": state,
+        "training_state": _training(spec),
         "quantization": plain(spec.quantization),
         "rotary": plain(spec.rotary),
         "residual": spec.residual,
@@ -50,6 +52,15 @@ def _model(ref: ModelRef) -> dict[str, Json]:
     if ref.hub in (HubKind.DIRECTORY, HubKind.CONFIG):
         return {"hub": ref.hub.value, "path": ref.location, "revision": ref.revision}
     return {"hub": ref.hub.value, "repo_id": ref.location, "revision": ref.revision}
+
+
+def _training(spec: ModelSpec) -> Json:
+    state = training_state_of(spec)
+    return (
+        None
+        if state is None
+        else {"optimizer": state.optimizer, "items_bytes": plain(state.items_bytes), "total_bytes": state.total_bytes}
+    )
 
 
 def _layer(layer: Layer) -> dict[str, Json]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dayzero.domain.architecture import Layer, ModelSpec
 from dayzero.domain.reports import Cell
+from dayzero.stages.training_state import training_state_of
 
 Row = dict[str, Cell]
 
@@ -40,6 +41,9 @@ def structure_rows(spec: ModelSpec) -> tuple[Row, ...]:
         rows.append({"what": "weight bytes", "value": spec.weights.bytes})
     elif spec.weights.predicted_bytes is not None:
         rows.append({"what": "weight bytes, predicted", "value": spec.weights.predicted_bytes})
+    training = training_state_of(spec)
+    if training is not None:
+        rows.append({"what": f"bytes to train it ({training.optimizer})", "value": training.total_bytes})
     return tuple(rows)
 
 

@@ -10,6 +10,7 @@ from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.state import state_of
 from dayzero.stages.structure_json import inspect_document
+from small_structures import LLAMA, read
 
 
 def header(name: str, dtype: str, shape: tuple[int, ...], size: int) -> TensorHeader:
@@ -103,3 +104,12 @@ def test_cache_dtype() -> None:
     assert half is not None and spec.state.bytes_per_token == 2 * half
     with pytest.raises(BadInputError, match="int3 is no cache dtype"):
         state_of(spec.layers, "int3")
+
+
+def test_training_keeps_sixteen_bytes_a_parameter() -> None:
+    spec = read(LLAMA)
+    document = inspect_document(spec, ModelRef(HubKind.CONFIG, "config.json"), None)
+    state = document["training_state"]
+    assert isinstance(state, dict) and state["total_bytes"] == 16 * (spec.parameters.total or 0)
+    assert state["items_bytes"]["gradients"] == 2 * (spec.parameters.total or 0)
+    assert inspect_document(read({"model_type": "nobody"}), ModelRef(HubKind.CONFIG, "c"), None)["training_state"] is None
