@@ -34,8 +34,12 @@ class Settings(BaseSettings):
     cpu_devices: int = Field(2, description="Devices (processes) of the cpu platform.", ge=1, le=64)
     check_timeout_s: float = Field(1800.0, description="Wall time that one check may take.", gt=0)
     check_memory_bytes: int | None = Field(None, description="Memory that one check may take; unset: the platform's.")
-    allow_remote_code: tuple[str, ...] = Field((), description="Repositories whose own code may run, in a container.")
-    allow_pickle: tuple[str, ...] = Field((), description="Repositories whose pickles may be converted in a sandbox.")
+    allow_remote_code: tuple[str, ...] = Field(
+        (), description="Repositories whose own code may run once there is a container for it; this version runs none."
+    )
+    allow_pickle: tuple[str, ...] = Field(
+        (), description="Repositories whose pickles may be converted once there is a sandbox; this version loads none."
+    )
     ledger_url: str | None = Field(None, description="On a worker: the control plane's address.")
     worker_token: SecretStr | None = Field(None, description="On a worker: its scoped token.")
     operator_plugins: tuple[str, ...] = Field(

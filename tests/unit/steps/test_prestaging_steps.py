@@ -72,10 +72,11 @@ def test_what_merely_failed_is_tried_again_by_the_next_attempt(failure: DayzeroE
     assert made.tracer.traced == 2
 
 
-def test_a_repository_whose_code_was_allowed_needs_no_reference_in_the_library(tmp_path: Path) -> None:
+def test_a_repository_whose_code_was_allowed_stays_blocked_while_nothing_can_run_it(tmp_path: Path) -> None:
     refusal = FakeTracer(BlockedError("unknown."))
     made = make_bench(tmp_path, MARSIAN, tracer=refusal, allow_remote_code=("acme/tiny",))
-    require_reference(made.bench, made.lease)
+    with pytest.raises(BlockedError, match="no reference implementation of hf:acme/tiny"):
+        require_reference(made.bench, made.lease)
 
 
 @pytest.mark.parametrize(

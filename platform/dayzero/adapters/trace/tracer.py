@@ -108,8 +108,8 @@ def _unknown(model_type: str, *, remote_code: bool) -> BlockedError:
     if remote_code:
         return BlockedError(
             f"model type {model_type} is unknown to {where}; the repository brings its own code for it, which is not run.",
-            remedy="Allow that repository in DAYZERO_ALLOW_REMOTE_CODE (it then runs in a container without network), "
-            "or install a transformers release that knows the type.",
+            remedy="Install a transformers release that knows the type (DAYZERO_ALLOW_REMOTE_CODE does not run the code: "
+            "this version has no container for it).",
         )
     return BlockedError(
         f"model type {model_type} is unknown to {where}.",
