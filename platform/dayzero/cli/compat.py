@@ -34,8 +34,8 @@ SHOWN = (
     "correctness",
     "performance",
     "freshness",
-    "grade",
     "reason",
+    "evidence",
 )
 ID_CHARACTERS = 12
 

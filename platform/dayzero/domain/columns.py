@@ -42,7 +42,7 @@ COMPATIBILITY_COLUMNS: tuple[Column, ...] = (
     _text("correctness", "unknown, functional, verified or failing"),
     _text("performance", "unmeasured, measured or meets_floor"),
     _text("freshness", "current or stale"),
-    _text("grade", "grade of the evidence: predicted, declared or measured"),
+    _text("grade", "weakest grade of the evidence: predicted, declared or measured; `evidence` says of what"),
     _text("reason", "why the entry stands as it stands, in a sentence"),
     _text("engine", "what runs the model"),
     _text("dtype", "dtype of the weights as run"),
@@ -72,6 +72,7 @@ COMPATIBILITY_COLUMNS: tuple[Column, ...] = (
     _time("notified_at", "day-0 clock: first subscriber told"),
     _number("time_to_verified_s", "seconds from live weights to verified"),
     _time("recorded_at", "when this version was recorded"),
+    _text("evidence", "what each grade of evidence refers to, in a sentence"),
 )
 """The columns of the view `compatibility_current`, in its order."""
 

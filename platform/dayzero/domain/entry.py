@@ -93,6 +93,8 @@ class CompatibilityEntry:
     bundle: str | None = None
     sample_text: str | None = None
     clock: DayZeroClock = DayZeroClock()
+    evidence: str = ""
+    """What the grades of the deciding checks refer to, in a sentence; `grade` is the weakest of them."""
 
     @property
     def verified(self) -> bool:

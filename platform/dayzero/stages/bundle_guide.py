@@ -76,7 +76,7 @@ def _facts(entry: CompatibilityEntry, spec: ModelSpec | None, release: Release) 
         ("engine", entry.key.engine),
         ("mode", entry.key.mode.value),
         ("lifecycle", entry.lifecycle.value),
-        ("correctness", f"{entry.correctness.value} ({entry.grade.value}, method {entry.method})"),
+        ("correctness", f"{entry.correctness.value} ({entry.evidence or entry.grade.value}; method {entry.method})"),
         ("performance", entry.performance.value),
         ("freshness", entry.freshness.value),
         *((name, value) for name, value in sorted(entry.columns.items())),

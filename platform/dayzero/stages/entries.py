@@ -48,6 +48,9 @@ NO_CLOCK = DayZeroClock()
 """A day-0 clock on which nothing has happened."""
 
 _GRADES = (Grade.PREDICTED, Grade.DECLARED, Grade.MEASURED)
+NAMED = 2
+"""How many checks a sentence names before it says all."""
+_BY = {Grade.DECLARED: " by the platform's operator manifest"}
 _COLUMNS = {"image": "image.", "serving": "serving.", "fine_tune": "fine_tune."}
 _UNMEASURED = (Verdict.NOT_RUN, Verdict.ERROR)
 
@@ -117,6 +120,7 @@ def derive_entry(
         performance=_performance(measurements),
         freshness=Freshness.CURRENT,
         grade=_weakest(deciding),
+        evidence=evidence_of(deciding),
         reason=f"blocked: {blocked_reason}" if blocked_reason else _reason(correctness, missing, deciding, culprits, plan),
         checks=checks,
         measurements=measurements,
@@ -151,6 +155,7 @@ def predicted_entry(
         performance=Performance.UNMEASURED,
         freshness=Freshness.CURRENT,
         grade=Grade.PREDICTED,
+        evidence=evidence_of(()),
         reason=f"blocked: {blocked_reason}" if blocked_reason else "; ".join(["nothing was run yet", *said]),
         checks=(*known, *planned),
         gaps=tuple(gap.operator for gap in coverage.gaps) if coverage else (),
@@ -221,6 +226,21 @@ def _weakest(checks: Iterable[Check]) -> Grade:
     return min((check.grade for check in checks), key=_GRADES.index, default=Grade.PREDICTED)
 
 
+def evidence_of(deciding: Iterable[Check]) -> str:
+    """What each grade refers to: an entry that rests on one declaration and six measurements is no mere declaration."""
+    by_grade: dict[Grade, list[str]] = {}
+    for check in deciding:
+        names = by_grade.setdefault(check.grade, [])
+        names += [] if check.check in names else [check.check]
+    if not by_grade:
+        return "predicted: nothing that decides was run"
+    strongest = max(by_grade, key=_GRADES.index)
+    rest = by_grade.pop(strongest)
+    weaker = [f"{' and '.join(names)} {grade.value}{_BY.get(grade, '')}" for grade, names in by_grade.items()]
+    whose = "the rest" if weaker else " and ".join(rest) if len(rest) <= NAMED else "all"
+    return "; ".join([*weaker, f"{whose} {strongest.value}{_BY.get(strongest, '')}"])
+
+
 def _column(checks: tuple[Check, ...], prefix: str) -> Verdict:
     """One verdict for a column of its own: the worst that was found, and not_run while any of it was not run."""
     found = {check.verdict for check in checks if check.check.startswith(prefix)}
@@ -237,11 +257,13 @@ def _reason(
     culprits: tuple[Culprit, ...],
     plan: PlanReport | None,
 ) -> str:
-    """One sentence for people."""
+    """One sentence for people, the conclusion first; each check keeps its own reason in full."""
     listed = ", ".join(missing)
     if correctness is Correctness.FAILING:
-        worst = f"; the fault starts at {_place(culprits[0])}" if culprits else ""
-        return "; ".join(f"{check.check} at {check.rung} fails: {check.reason}" for check in deciding) + worst
+        names = " and ".join(f"{check.check} at {check.rung}" for check in deciding)
+        if culprits:
+            return f"wrong at {_place(culprits[0])}; {names} {'fails' if len(deciding) == 1 else 'fail'}"
+        return f"{names} {'fails' if len(deciding) == 1 else 'fail'}: {'; '.join(check.reason for check in deciding)}"
     if correctness is Correctness.VERIFIED:
         return f"all {len(deciding)} required checks pass"
     if correctness is Correctness.FUNCTIONAL:
@@ -253,4 +275,4 @@ def _reason(
 def _place(culprit: Culprit) -> str:
     layer = f"layer {culprit.layer_index} ({culprit.module})" if culprit.layer_index is not None else culprit.module
     operator = f", operator {culprit.operator}" if culprit.operator else ""
-    return f"{layer}{operator}: error {culprit.error:.3g} against {culprit.tolerance:.3g}"
+    return f"{layer}{operator}: error {culprit.error:.3g}, allowed {culprit.tolerance:.3g}"

@@ -55,7 +55,9 @@ def _replacements(observed: OperatorErrors) -> set[str]:
 
 
 def _told(row: OperatorError) -> str:
-    figure = f"{row.share_within:.4f} of elements within 1e-3" if row.share_within is not None else "an integer result differs"
+    figure = "an integer result differs"
+    if row.share_within is not None:
+        figure = f"{row.share_within:.4f} of the elements within 1e-3, {precision.SHARE_WITHIN:g} required"
     return f"{row.operator} in {row.module or 'the model'} ({figure}, n={row.n})"
 
 

@@ -55,7 +55,7 @@ _LIST = """\
 </form>
 <div class="scroll"><table>
 <thead><tr><th>Model</th><th>Platform</th><th>Lifecycle</th><th>Correctness</th><th>Performance</th><th>Freshness</th>
-<th>Evidence</th><th>Plan</th><th>Why</th></tr></thead>
+<th>Why</th><th>Evidence</th><th>Plan</th></tr></thead>
 <tbody>
 {% for row in rows %}
 <tr>
@@ -64,9 +64,9 @@ _LIST = """\
 {% for name in ("lifecycle", "correctness", "performance", "freshness") %}
 <td class="{{ row[name] }}">{{ row[name] }}</td>
 {% endfor %}
-<td>{{ row.grade }}</td>
-<td>{{ row.plan }}, {{ row.dtype }}{% if row.mode != "inference" %}, {{ row.mode }}{% endif %}</td>
 <td>{{ row.reason }}</td>
+<td>{{ row.evidence or row.grade }}</td>
+<td>{{ row.plan }}, {{ row.dtype }}{% if row.mode != "inference" %}, {{ row.mode }}{% endif %}</td>
 </tr>
 {% else %}
 <tr><td colspan="9" class="dim">No entry matches.</td></tr>
@@ -85,6 +85,7 @@ _ENTRY = """\
 <p><a href="/">All entries</a></p>
 {% if entry %}
 <p>{{ entry.reason }}</p>
+<p>Evidence: {{ entry.evidence or entry.grade }}</p>
 <h2>Checks</h2>
 <div class="scroll"><table>
 <thead><tr><th>Layer</th><th>Check</th><th>Plan</th><th>Verdict</th><th>Evidence</th><th>Measured</th><th>Tolerance</th>

@@ -142,6 +142,33 @@ def test_grade_is_the_weakest_evidence_that_counts() -> None:
     assert derive(checks(ALL_PASS, Grade.PREDICTED)).correctness is Correctness.UNKNOWN
 
 
+def test_the_evidence_says_what_each_grade_refers_to() -> None:
+    found = checks(ALL_PASS)
+    declared = tuple(replace(one, grade=Grade.DECLARED) if one.check == "operators.coverage" else one for one in found)
+    assert derive(found).evidence == "all measured"
+    by_manifest = "operators.coverage declared by the platform's operator manifest"
+    assert derive(declared).evidence == f"{by_manifest}; the rest measured"
+    failing = derive(checks({**ALL_PASS, "layers.three_way": Verdict.FAIL}))
+    assert failing.evidence == "layers.three_way measured"
+    nothing = derive(())
+    assert (nothing.grade, nothing.evidence) == (Grade.PREDICTED, "predicted: nothing that decides was run")
+    missing = tuple(replace(one, verdict=Verdict.FAIL) if one.check == "operators.coverage" else one for one in declared)
+    assert derive(missing).evidence == by_manifest
+
+
+def test_a_failing_entry_says_its_conclusion_first() -> None:
+    verdicts = {**ALL_PASS, "layers.three_way": Verdict.FAIL, "operators.float64": Verdict.FAIL}
+    culprit = Culprit(12, "model.layers.12.mlp", None, 0.02, 0.001)
+    found = report(checks(verdicts), culprits=(culprit,))
+    entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=found, plan=None)
+    assert entry.reason == (
+        "wrong at layer 12 (model.layers.12.mlp): error 0.02, allowed 0.001; "
+        "operators.float64 at tp3 and layers.three_way at tp3 fail"
+    )
+    alone = derive(checks({**ALL_PASS, "memory.peak": Verdict.FAIL}))
+    assert alone.reason == "memory.peak at tp3 fails: memory.peak says so"
+
+
 def test_a_failing_entry_names_the_check_and_where_the_fault_starts() -> None:
     found = report(
         checks({**ALL_PASS, "layers.three_way": Verdict.FAIL}),

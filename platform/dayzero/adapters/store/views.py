@@ -27,7 +27,7 @@ SELECT e.id AS entry_id, e.model, e.platform, e.mode, e.lifecycle, e.correctness
        e.announced_at, e.config_seen_at, e.weights_live_at, e.detected_at, e.staged_at, e.first_token_at, e.verified_at,
        told.notified_at,
        extract(epoch FROM e.verified_at - e.weights_live_at)::double precision AS time_to_verified_s,
-       e.recorded_at, e.seq, e.key_digest, e.model_id, e.predicted
+       e.recorded_at, e.seq, e.key_digest, e.model_id, e.predicted, e.document ->> 'evidence' AS evidence
 FROM entries e
 JOIN releases r ON r.id = e.release_id
 LEFT JOIN LATERAL (
