@@ -1,5 +1,6 @@
 """Steps as Prefect tasks: load, call one step, save; retried only where the error says that trying again may help."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +13,22 @@ from prefect.settings import get_current_settings
 from prefect.tasks import Task
 
 from dayzero.adapters.prefect.artifacts import ByteProgress, RunPlace, show_report
+from dayzero.adapters.prefect.states import step_state
 from dayzero.app import run_step
 from dayzero.domain.adaptation import Adaptation, Lease
+from dayzero.domain.verdict import Verdict
 from dayzero.errors import DayzeroError, MeasurementError
 from dayzero.steps.contract import Bench, Step
 
 RETRIES = 3
 RETRY_DELAYS_S = [2.0, 8.0, 20.0]
+LOG_LEVELS = {
+    None: logging.INFO,
+    Verdict.PASS: logging.INFO,
+    Verdict.NOT_RUN: logging.WARNING,
+    Verdict.ERROR: logging.ERROR,
+    Verdict.FAIL: logging.ERROR,
+}
 
 
 def prefect_api_url() -> str:
@@ -35,7 +45,10 @@ def worth_retrying(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> b
 
 
 def run_steps(bench: Bench, lease: Lease, adaptation: Adaptation, steps: Sequence[Step]) -> None:
-    """Run the steps in order, each as a task; the first that fails ends it with its DayzeroError."""
+    """Run the steps in order, each as a task; the first that raises ends it with its DayzeroError.
+
+    A verdict ends its task red (or grey) and nothing else: the steps after it still run, and the entry is still derived.
+    """
     for step in steps:
         _run_as_task(bench, lease, adaptation, step)
 
@@ -51,16 +64,18 @@ def _run_as_task(bench: Bench, lease: Lease, adaptation: Adaptation, step: Step)
         persist_result=False,
         tags=[f"stage:{step.name}"],
     )
-    def body() -> str:
+    def body() -> State[Any] | str:
         place = _place(adaptation)
         watched = replace(bench, progress=ByteProgress(place, step.title))
         report = run_step(watched, lease, step)
         show_report(place, report)
-        get_run_logger().info("%s", report.headline)
-        return report.headline
+        get_run_logger().log(LOG_LEVELS[report.verdict], "%s", report.headline)
+        return step_state(report) or report.headline
 
     try:
-        body()
+        raised = body(return_state=True).result(raise_on_failure=False)
+        if isinstance(raised, BaseException):
+            raise raised
     except DayzeroError:
         raise
     except Exception as error:

@@ -37,6 +37,12 @@ VERDICT_ENDINGS: dict[Verdict, Ending] = {
 }
 """A verdict over everything that is required."""
 
+STEP_ENDINGS: dict[Verdict, Ending] = {
+    **VERDICT_ENDINGS,
+    Verdict.NOT_RUN: Ending(RunState.CANCELLED, "NotRun", 3, Correctness.UNKNOWN),
+}
+"""One step's verdict: the same table, but what nobody ran is grey. Whether it was required, the end of the whole run says."""
+
 FUNCTIONAL = Ending(RunState.FAILED, "FunctionalOnly", 3, Correctness.FUNCTIONAL)
 STAGED = Ending(RunState.COMPLETED, "Staged", 0, Correctness.UNKNOWN)
 SUPERSEDED = Ending(RunState.CANCELLED, "Superseded", 3, Correctness.UNKNOWN)

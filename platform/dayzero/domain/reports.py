@@ -3,15 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dayzero.domain.verdict import Verdict
+
 Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """One step's outcome for people: a headline, a table, and whether the result was found again instead of computed."""
+    """One step's outcome for people: a headline, a table, and whether the result was found again instead of computed.
+
+    `verdict` is the worst of the checks that the step judged; None for a step that judges nothing.
+    """
 
     step: str
     headline: str
     reused: bool = False
     table: tuple[Mapping[str, Cell], ...] = ()
     notes: tuple[str, ...] = ()
+    verdict: Verdict | None = None

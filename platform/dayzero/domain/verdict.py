@@ -1,6 +1,6 @@
 """Verdicts, checks and measurements: what was verified, how well, and by which evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,6 +14,10 @@ class Verdict(StrEnum):
     FAIL = "fail"
     ERROR = "error"
     NOT_RUN = "not_run"
+
+
+SEVERITY = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN, Verdict.PASS)
+"""Verdicts from the worst to the best."""
 
 
 class Grade(StrEnum):
@@ -59,6 +63,11 @@ class Check:
     n: int | None = None
     evidence: tuple[str, ...] = ()
     numbers: Numbers = field(default_factory=dict)
+
+
+def worst_of(checks: Iterable[Check]) -> Check:
+    """The first check with the worst verdict; there is at least one."""
+    return min(checks, key=lambda check: SEVERITY.index(check.verdict))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError
 from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
+from dayzero.stages.entries import coverage_check, plan_check
 from dayzero.stages.inventory import inventory_of
 from dayzero.stages.planning import plan_for
 from dayzero.stages.structure import read_spec
@@ -164,11 +165,9 @@ def require_reference(bench: Bench, lease: Lease) -> None:
     """BlockedError for a model that the modelling library cannot build: there is nothing to hold a target against.
 
     What could not be traced for another reason passes: whether it runs shows when it is run. Code of the repository's own is
-    no reference unless the operator allowed it.
+    no reference, allowed or not: there is no container yet that could run it.
     """
     release = subject_of(bench, lease).release
-    if release.repo_id in bench.allow_remote_code:
-        return
     for finding in inventory(bench, lease).noun.findings:
         if finding.code == NO_REFERENCE:
             raise BlockedError(f"no reference implementation of {release.ref}: {finding.message}")
@@ -275,7 +274,8 @@ def coverage_step(bench: Bench, lease: Lease) -> StepReport:
         {"gap": gap.operator, "why": gap.why, "bridge": gap.bridge, "share of FLOPs": gap.flops_share} for gap in report.gaps
     )
     headline = f"graph coverage {share} on {report.platform} ({report.grade.value}), {len(report.gaps)} gaps"
-    return StepReport("coverage", headline, kept.reused, rows, tuple(finding.message for finding in report.findings))
+    notes = tuple(finding.message for finding in report.findings)
+    return StepReport("coverage", headline, kept.reused, rows, notes, coverage_check(report).verdict)
 
 
 def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:
@@ -313,4 +313,4 @@ def first_plan_step(bench: Bench, lease: Lease) -> StepReport:
     kept = first_plan(bench, lease)
     report = kept.noun
     notes = tuple(finding.message for finding in report.findings)
-    return StepReport("plan", plan_headline(report), kept.reused, plan_rows(report), notes)
+    return StepReport("plan", plan_headline(report), kept.reused, plan_rows(report), notes, plan_check(report).verdict)

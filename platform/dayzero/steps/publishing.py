@@ -100,4 +100,4 @@ def image_step(bench: Bench, lease: Lease) -> StepReport:
         verdict, reason = Verdict.ERROR, str(error)
     check = Check(CheckLayer.END_TO_END, IMAGE_CHECK, "tp1", verdict, Grade.MEASURED, reason)
     bench.ledger.put_check(check, lease)
-    return StepReport("image", f"{verdict.value}: {reason}")
+    return StepReport("image", f"{verdict.value}: {reason}", verdict=verdict)

@@ -8,7 +8,7 @@ from dayzero.domain.plan import Degrees
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
-from dayzero.domain.verdict import Check, Verdict
+from dayzero.domain.verdict import Check, Verdict, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages import judging
 from dayzero.steps.concluding import Culprits
@@ -94,7 +94,7 @@ def _keep_culprits(bench: Bench, lease: Lease, request: RunRequest, judged: judg
 
 
 def _report(observation: Observation, judged: judging.Judged, reused: bool) -> StepReport:
-    worst = min(judged.checks, key=lambda check: _SEVERITY.index(check.verdict))
+    worst = worst_of(judged.checks)
     notes = tuple(
         f"culprit: {item.module} ({item.operator}) {item.error:.3g} > {item.tolerance:.3g}" for item in judged.culprits
     )
@@ -104,10 +104,8 @@ def _report(observation: Observation, judged: judging.Judged, reused: bool) -> S
         reused,
         tuple(_row(check) for check in judged.checks),
         notes,
+        worst.verdict,
     )
-
-
-_SEVERITY = (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN, Verdict.PASS)
 
 
 def _row(check: Check) -> dict[str, str | int | float | None]:
@@ -145,7 +143,8 @@ def parallel_step(bench: Bench, lease: Lease) -> StepReport:
     checks = judging.not_run(Observation.PARALLEL, str(degrees), reason)
     for check in checks:
         bench.ledger.put_check(check, lease)
-    return StepReport("parallel", f"not_run: {reason}", False, tuple(_row(check) for check in checks))
+    rows = tuple(_row(check) for check in checks)
+    return StepReport("parallel", f"not_run: {reason}", table=rows, verdict=Verdict.NOT_RUN)
 
 
 def generation_step(bench: Bench, lease: Lease) -> StepReport:

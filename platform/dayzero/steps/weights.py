@@ -14,7 +14,7 @@ from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
-from dayzero.stages.entries import weights_check
+from dayzero.stages.entries import plan_check, weights_check
 from dayzero.stages.layout import lay_out
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
@@ -53,7 +53,8 @@ def require_safetensors(release: Release) -> None:
     if weights and not any(file.path.endswith(".safetensors") for file in weights):
         raise BlockedError(
             f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code.",
-            remedy=f"Ask for safetensors, or allow a sandboxed conversion: DAYZERO_ALLOW_PICKLE='[\"{release.repo_id}\"]'.",
+            remedy="Ask its publisher for safetensors, or convert the weights yourself and adapt that folder "
+            "(DAYZERO_ALLOW_PICKLE alone does not unblock it: this version has no sandbox to convert them in).",
         )
 
 
@@ -128,7 +129,8 @@ def exact_plan_step(bench: Bench, lease: Lease) -> StepReport:
     """Plan over the real tensors; BlockedError, once the plan is kept, for a model without a reference implementation."""
     kept = exact_plan(bench, lease)
     require_reference(bench, lease)
-    return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun))
+    verdict = plan_check(kept.noun).verdict
+    return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun), verdict=verdict)
 
 
 def fetch_step(bench: Bench, lease: Lease) -> StepReport:
@@ -168,9 +170,11 @@ def shard_step(bench: Bench, lease: Lease) -> StepReport:
     require_reference(bench, lease)
     manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
     kept = keep(bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest)
-    bench.ledger.put_check(weights_check(agreed_plan(bench, lease), manifest), lease)
+    check = weights_check(agreed_plan(bench, lease), manifest)
+    bench.ledger.put_check(check, lease)
     rows: tuple[Mapping[str, Cell], ...] = tuple(
         {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": (file.sha256 or "")[:12]}
         for file in manifest.files
     )
-    return StepReport("shard", f"{manifest.degrees}: {len(manifest.files)} shard files", kept.reused, rows)
+    headline = f"{manifest.degrees}: {len(manifest.files)} shard files; {check.verdict.value}: {check.reason}"
+    return StepReport("shard", headline, kept.reused, rows, verdict=check.verdict)

@@ -1,15 +1,20 @@
 """Flows on a real Prefect server and a real PostgreSQL, with small steps of our own."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from dayzero import app
+from dayzero.adapters.prefect.client import prefect_client
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.reports import StepReport
+from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import BlockedError, UnavailableError
 from dayzero.settings import Settings, load_settings
 from dayzero.steps.contract import Bench, Place, Step, StepFunction
@@ -72,6 +77,65 @@ def test_an_attempt_runs_to_its_end_and_nothing_measured_is_not_green(
     now, lines = standing(settings, adaptation.id)
     assert now.state is AdaptationState.DONE
     assert any("all is well" in line for line in lines)
+
+
+def judged(verdict: Verdict | None, headline: str) -> StepFunction:
+    return lambda _bench, _lease: StepReport("one", headline, verdict=verdict)
+
+
+def shown_tasks(api: str, run_id: str, names: set[str]) -> dict[str, tuple[str, str]]:
+    """Type and name of each task's state, as the server keeps them; it learns them by events, a little later."""
+    give_up_s = time.monotonic() + 60
+    only = FlowRunFilter(id=FlowRunFilterId(any_=[UUID(run_id)]))
+    while True:
+        with prefect_client(api) as client:
+            runs = client.read_task_runs(flow_run_filter=only)
+        final = {run.name: (run.state.type.value, run.state.name) for run in runs if run.state and run.state.is_final()}
+        if names <= set(final) or time.monotonic() > give_up_s:
+            return {name: state for name, state in final.items() if name in names}
+        time.sleep(0.5)
+
+
+@leaves_sockets
+def test_each_step_ends_in_the_colour_of_its_verdict_and_stops_nothing(
+    settings: Settings, in_prefect: None, prefect_api: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdicts = {"fails": Verdict.FAIL, "errs": Verdict.ERROR, "waits": Verdict.NOT_RUN, "passes": Verdict.PASS, "tells": None}
+    runs: list[str] = []
+
+    def ran(name: str, verdict: Verdict | None) -> StepFunction:
+        def step(bench: Bench, lease: Lease) -> StepReport:
+            runs.append(name)
+            if verdict is not None:
+                check = Check(CheckLayer.PRECISION, f"precision.{name}", "tp1", verdict, Grade.MEASURED, f"it {name}")
+                bench.ledger.put_check(check, lease)
+            return judged(verdict, f"it {name}")(bench, lease)
+
+        return step
+
+    with_steps(monkeypatch, **{name: ran(name, verdict) for name, verdict in verdicts.items()})
+    adaptation = requested(settings)
+    with caplog.at_level("INFO", logger="prefect.task_runs"):
+        state = adapt(adaptation.id, 1, return_state=True)
+    assert runs == list(verdicts), "every step ran, once: a verdict is no error to be tried again"
+    assert (state.type.value, state.name) == ("FAILED", "Failing")
+    assert standing(settings, adaptation.id)[0].state is AdaptationState.DONE
+    names = {name.title() for name in verdicts}
+    assert shown_tasks(prefect_api, str(state.state_details.flow_run_id), names) == {
+        "Fails": ("FAILED", "Failing"),
+        "Errs": ("FAILED", "Error"),
+        "Waits": ("CANCELLED", "NotRun"),
+        "Passes": ("COMPLETED", "Verified"),
+        "Tells": ("COMPLETED", "Completed"),
+    }
+    levels = {record.getMessage(): record.levelname for record in caplog.records}
+    assert {name: levels[f"it {name}"] for name in verdicts} == {
+        "fails": "ERROR",
+        "errs": "ERROR",
+        "waits": "WARNING",
+        "passes": "INFO",
+        "tells": "INFO",
+    }
 
 
 @leaves_sockets

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 
-from dayzero.adapters.prefect.states import prefect_state
+from dayzero.adapters.prefect.states import prefect_state, step_state
 from dayzero.domain.adaptation import AdaptationState, Purpose
 from dayzero.domain.entry import Correctness
-from dayzero.domain.outcomes import CORRECTNESS_ENDINGS, SUPERSEDED, VERDICT_ENDINGS, RunState, ending
+from dayzero.domain.outcomes import CORRECTNESS_ENDINGS, STEP_ENDINGS, SUPERSEDED, VERDICT_ENDINGS, RunState, ending
+from dayzero.domain.reports import StepReport
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import ExitCode
 
@@ -44,6 +45,18 @@ def test_exit_code_one_means_a_verdict_is_fail() -> None:
 def test_the_table(verdict: Verdict, state: RunState, name: str, exit_code: ExitCode, correctness: Correctness) -> None:
     found = VERDICT_ENDINGS[verdict]
     assert (found.state, found.name, found.exit_code, found.correctness) == (state, name, exit_code, correctness)
+
+
+def test_a_step_is_coloured_by_the_same_table_but_grey_where_nobody_ran_it() -> None:
+    assert {verdict for verdict in Verdict if STEP_ENDINGS[verdict] is not VERDICT_ENDINGS[verdict]} == {Verdict.NOT_RUN}
+    states = {verdict: step_state(StepReport("one", "why", verdict=verdict)) for verdict in Verdict}
+    assert {verdict: (state.type.value, state.message) for verdict, state in states.items() if state} == {
+        Verdict.PASS: ("COMPLETED", "why"),
+        Verdict.FAIL: ("FAILED", "why"),
+        Verdict.ERROR: ("FAILED", "why"),
+        Verdict.NOT_RUN: ("CANCELLED", "why"),
+    }
+    assert step_state(StepReport("one", "judges nothing")) is None
 
 
 def test_each_correctness_keeps_its_own_column() -> None:

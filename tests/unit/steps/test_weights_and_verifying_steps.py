@@ -82,6 +82,7 @@ def test_a_run_that_went_wrong_is_error_with_its_log_as_evidence(observation: Ob
     assert all("signal 9" in check.reason for check in checks)
     assert {made.ledger.artifact(sha256) for check in checks for sha256 in check.evidence} == {b"last words"}
     assert report.headline.startswith("error: ")
+    assert report.verdict is Verdict.ERROR
     assert made.ledger.measurements("adaptation-1") == ()
     verifying.observe(made.bench, made.lease, observation)
     assert len(made.runner.ran) == 2, "what went wrong is not found again: it is run again"
@@ -102,6 +103,7 @@ def test_one_device_has_no_parallel_run(tmp_path: Path) -> None:
     assert check.verdict is Verdict.NOT_RUN
     assert made.runner.ran == []
     assert report.headline.startswith("not_run")
+    assert report.verdict is Verdict.NOT_RUN
 
 
 def test_a_request_carries_plan_and_shards_only_where_ranks_run(tmp_path: Path) -> None:
