@@ -9,7 +9,11 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 TORCH_INDEX ?=
 TORCH_ARGS := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
 
-.PHONY: install demo up test check bench prove clean coverage
+# Test files that run at the same time, each in a process with a PostgreSQL of its own.
+JOBS ?= 2
+PARALLEL := -n $(JOBS) --dist loadfile
+
+.PHONY: install demo up test lint check bench prove clean coverage
 
 install: $(STAMP)
 
@@ -29,15 +33,17 @@ demo: install
 up: install
 	$(BIN)/dayzero up
 
-check: install
+lint: install
 	$(BIN)/ruff check platform flows migrations tests
 	$(BIN)/ruff format --check platform flows migrations tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q tests/unit
+
+check: lint
+	$(BIN)/python -m pytest -q $(PARALLEL) tests/unit
 
 test: install
-	$(BIN)/python -m pytest -q tests/unit tests/integration -m "not docker and not netns and not slow"
+	$(BIN)/python -m pytest -q $(PARALLEL) tests/unit tests/integration -m "not docker and not netns and not slow"
 
 bench: install
 	$(BIN)/python -m pytest -q tests/bench
