@@ -47,7 +47,6 @@ def make(kind: str, out: Path, seed: int = 0) -> Path:
 
 
 def _maker(kind: str) -> Callable[[Path, int], None]:
-    os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         if kind == "smollm2":
             from dayzero.demo_models.smollm2 import write_smollm2
@@ -66,7 +65,8 @@ def _warm(models: dict[str, Path], cache: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """The command; the exit code is that of the error."""
+    """The command; the exit code is that of the error. This process stays off line."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
     parser = argparse.ArgumentParser(prog="python -m dayzero.demo_models.make", description=__doc__)
     parser.add_argument("kind", choices=("all", *KINDS))
     parser.add_argument("out", type=Path)
