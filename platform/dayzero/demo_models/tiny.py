@@ -1,6 +1,5 @@
 """Small models from a seed. Weights are scaled so that attention is peaked and every layer matters: faults show."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +8,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, PreTrainedTokenizerFast
 from transformers.utils import logging
 
+from dayzero.adapters.runners.dummy_weights import normal, weights_of
+
 VOCABULARY = 264
 """256 bytes, three special tokens and five unused ones: divisible by 2, 3, 4 and 8."""
 SPECIALS = ("<|begin|>", "<|end|>", "<|pad|>")
-PEAKED = ("q_proj", "k_proj", "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa")
 
 
 def byte_tokenizer() -> PreTrainedTokenizerFast:
@@ -79,26 +79,10 @@ def _write(config: Any, folder: Path, seed: int, shard_size: str) -> None:
     model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(_weights(name, tuple(parameter.shape), seed))
+            parameter.copy_(weights_of(name, tuple(parameter.shape), seed))
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
-                buffer.copy_(0.05 * _normal(name, tuple(buffer.shape), seed))
+                buffer.copy_(0.05 * normal(name, tuple(buffer.shape), seed))
     model.generation_config.do_sample = False
     model.save_pretrained(folder, max_shard_size=shard_size)
     byte_tokenizer().save_pretrained(folder)
-
-
-def _weights(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
-    module = name.removesuffix(".weight").split(".")[-1]
-    if len(shape) == 1:
-        return 1.0 + 0.1 * _normal(name, shape, seed)
-    if module == "embed_tokens":
-        return _normal(name, shape, seed)
-    gain = 2.0 if module in PEAKED else 3.0 if module in ("gate", "lm_head") else 1.5
-    return gain * shape[-1] ** -0.5 * _normal(name, shape, seed)
-
-
-def _normal(name: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
-    """Standard normal numbers that depend on the name and the seed alone, not on the order of parameters."""
-    drawn = hashlib.sha256(f"{seed}:{name}".encode()).digest()
-    return torch.randn(shape, generator=torch.Generator().manual_seed(int.from_bytes(drawn[:7], "big")))
