@@ -262,7 +262,8 @@ class ModelSpec:
     the structure rules that apply (None: no rules are known, only what the headers prove); `predict_layers` counts
     multi-token-prediction layers, which `layers` leaves out; `towers` names the configuration's other modalities; `rotary` has
     the rotary embeddings by the kind of layer that uses them; `residual` is add, hyper_connections (with `residual_streams`) or
-    attention (over blocks of layers); `segments` counts token types that have embeddings of their own.
+    attention (over blocks of layers); `segments` counts token types that have embeddings of their own;
+    `layer_input_width` is that of a second embedding which every layer reads its own slice of (0: there is none).
     """
 
     architecture: str | None
@@ -286,5 +287,7 @@ class ModelSpec:
     residual: str = "add"
     residual_streams: int = 1
     segments: int = 0
+    layer_input_width: int = 0
+    layer_input_vocabulary: int = 0
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()

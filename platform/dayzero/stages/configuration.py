@@ -22,9 +22,12 @@ from dayzero.stages.configuration_parts import (
     StateSpaceFields,
     compressed_fields,
     hybrid_fields,
+    layer_count,
     linear_fields,
+    ratios_by_type,
     sparse_fields,
     state_space_fields,
+    widths_by_layer,
 )
 from dayzero.stages.configuration_quantization import quantization_of
 from dayzero.stages.configuration_rotary import rotary_of, theta_of
@@ -109,6 +112,12 @@ class ModelConfig:
     residual_streams: int | None
     residual_block: int | None
     segments: int | None
+    layer_input_width: int
+    layer_input_vocabulary: int | None
+    wide_shared_layers: bool
+    feed_forward_types: tuple[str, ...] | None
+    ratios_by_type: Mapping[str, int]
+    widths_by_layer: Mapping[int, int]
     rotary: Mapping[str, Rotary]
     findings: tuple[Finding, ...]
 
@@ -128,7 +137,7 @@ def read_configuration(document: bytes, side: bytes | None = None) -> ModelConfi
     outer = Fields(top, {})
     model_type = outer.text("model_type")
     architectures = outer.texts("architectures") or fields.texts("architectures")
-    layers = fields.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=MAX_LAYERS)
+    layers = layer_count(fields, MAX_LAYERS)
     text_type = Fields(nested, {}).text("model_type") if nested is not None else model_type
     rotary = rotary_of(fields)
     config = ModelConfig(
@@ -202,6 +211,12 @@ def read_configuration(document: bytes, side: bytes | None = None) -> ModelConfi
         residual_streams=fields.count("hc_mult"),
         residual_block=fields.count("attn_res_block_size"),
         segments=fields.count("type_vocab_size", least=0),
+        layer_input_width=fields.count("hidden_size_per_layer_input", least=0) or 0,
+        layer_input_vocabulary=fields.count("vocab_size_per_layer_input"),
+        wide_shared_layers=fields.flag("use_double_wide_mlp") or False,
+        feed_forward_types=fields.texts_for("mlp_layer_types", layers),
+        ratios_by_type=ratios_by_type(fields),
+        widths_by_layer=widths_by_layer(fields),
         rotary=rotary,
         findings=(),
     )  # fmt: skip

@@ -91,10 +91,10 @@ def linear_fields(fields: Fields) -> LinearFields:
         return LinearFields(heads, heads, width, width, nested.count("short_conv_kernel_size"),
                             nested.flag("use_full_rank_gate") or False)  # fmt: skip
     return LinearFields(
-        value_heads=fields.count("linear_num_value_heads", most=MAX_HEADS),
-        key_heads=fields.count("linear_num_key_heads", most=MAX_HEADS),
-        key_dim=fields.count("linear_key_head_dim"),
-        value_dim=fields.count("linear_value_head_dim"),
+        value_heads=fields.count("linear_num_value_heads", "linear_num_heads", most=MAX_HEADS),
+        key_heads=fields.count("linear_num_key_heads", "linear_num_heads", most=MAX_HEADS),
+        key_dim=fields.count("linear_key_head_dim", "linear_head_dim"),
+        value_dim=fields.count("linear_value_head_dim", "linear_head_dim"),
         conv_kernel=fields.count("linear_conv_kernel_dim"),
         full_rank_gate=False,
     )
@@ -130,7 +130,11 @@ def sparse_fields(fields: Fields, layers: int | None) -> SparseFields:
             nested.flags("sparse_attention_freq", layers),
         )
     return SparseFields(
-        fields.count("index_n_heads", most=MAX_HEADS), fields.count("index_head_dim"), fields.count("index_topk"), None, None
+        heads=fields.count("index_n_heads", most=MAX_HEADS),
+        head_dim=fields.count("index_head_dim"),
+        top_k=fields.count("index_topk", "index_topk_blocks"),
+        block_tokens=fields.count("index_block_size"),
+        layers=None,
     )
 
 
@@ -164,6 +168,35 @@ def hybrid_fields(fields: Fields, layers: int | None) -> HybridFields:
         full_interval=fields.count("full_attention_interval"),
         flags=fields.flags("attn_type_list", layers),
     )
+
+
+def layer_count(fields: Fields, most: int) -> int | None:
+    """How many layers the configuration states; models of single blocks may state them by their list alone."""
+    stated = fields.count("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=most)
+    if stated is not None:
+        return stated
+    blocks = _blocks(fields, "hybrid_override_pattern", "layers_block_type", None)
+    return len(blocks) if blocks and len(blocks) <= most else None
+
+
+def ratios_by_type(fields: Fields) -> dict[str, int]:
+    """Tokens that one compressed entry stands for, by the kind of layer; {} where layers state them one by one."""
+    nested = fields.inside("compress_rates")
+    if nested is None:
+        return {}
+    names = ("compressed_sparse_attention", "heavily_compressed_attention")
+    return {name: ratio for name in names if (ratio := nested.count(name)) is not None}
+
+
+def widths_by_layer(fields: Fields) -> dict[int, int]:
+    """Head widths of single layers that differ from the rest, by 0-based index."""
+    nested = fields.mapping("per_layer_config") or {}
+    found = {}
+    for name, value in nested.items():
+        width = Fields(value, {}).count("head_dim", most=MAX_HEADS) if isinstance(value, dict) else None
+        if name.isdigit() and len(name) < 7 and width is not None:
+            found[int(name)] = width
+    return found
 
 
 def _zero_based(numbers: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -20,6 +20,7 @@ def expected_tensors(spec: ModelSpec) -> tuple[ExpectedTensor, ...]:
         return ()
     hidden, table = spec.hidden_size, (spec.vocabulary_size, spec.hidden_size)
     tensors = [ExpectedTensor(None, "embed_tokens.weight", table, EMBEDDINGS), *_positions(spec, family, hidden)]
+    tensors += _layer_inputs(spec, hidden)
     for layer in spec.layers:
         tensors += layer_tensors(layer, family, spec)
     tensors += _outside(spec, family, hidden)
@@ -59,6 +60,10 @@ def layer_tensors(layer: Layer, family: Family, spec: ModelSpec) -> Iterator[Exp
     if layer.feed_forward is not None:
         yield from feed_forward_tensors(at, layer.feed_forward, family, hidden)
     yield from _residual(at, spec)
+    if spec.layer_input_width:
+        yield ExpectedTensor(at, "per_layer_input_gate.weight", (spec.layer_input_width, hidden), "feed_forward")
+        yield ExpectedTensor(at, "per_layer_projection.weight", (hidden, spec.layer_input_width), "feed_forward")
+        yield ExpectedTensor(at, "post_per_layer_input_norm.weight", (hidden,), NORMS)
 
 
 def correction_biases(spec: ModelSpec) -> int:
@@ -80,6 +85,15 @@ def _residual(at: int, spec: ModelSpec) -> Iterator[ExpectedTensor]:
         for name in ("self_attention_res", "mlp_res"):
             yield ExpectedTensor(at, f"{name}_norm.weight", (hidden,), RESIDUAL)
             yield ExpectedTensor(at, f"{name}_proj.weight", (1, hidden), RESIDUAL)
+
+
+def _layer_inputs(spec: ModelSpec, hidden: int) -> Iterator[ExpectedTensor]:
+    """A second embedding with a slice for each layer, and a projection into all slices (Gemma-3n, Gemma-4)."""
+    width = spec.layer_input_width * len(spec.layers)
+    if width:
+        yield ExpectedTensor(None, "embed_tokens_per_layer.weight", (spec.layer_input_vocabulary, width), "layer_inputs")
+        yield ExpectedTensor(None, "per_layer_model_projection.weight", (width, hidden), "layer_inputs")
+        yield ExpectedTensor(None, "per_layer_projection_norm.weight", (spec.layer_input_width,), NORMS)
 
 
 def _positions(spec: ModelSpec, family: Family, hidden: int) -> Iterator[ExpectedTensor]:

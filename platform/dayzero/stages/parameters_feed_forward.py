@@ -60,7 +60,9 @@ def _fused(at: int, feed_forward: FeedForward, hidden: int) -> Iterator[Expected
 
 
 def _beside(at: int, feed_forward: FeedForward, hidden: int) -> Iterator[ExpectedTensor]:
-    """Gemma-4: a dense feed-forward next to the experts, and scales of the router's."""
+    """Gemma-4: a dense feed-forward next to the experts, norms around both, and scales of the router's."""
+    for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
+        yield ExpectedTensor(at, f"{name}.weight", (hidden,), "norms")
     yield from _dense(at, "mlp", hidden, feed_forward.dense_size or 0, feed_forward)
     yield ExpectedTensor(at, "router.scale", (hidden,), ROUTER)
     yield ExpectedTensor(at, "router.per_expert_scale", (feed_forward.routed_experts,), ROUTER)

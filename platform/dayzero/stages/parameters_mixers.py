@@ -39,7 +39,9 @@ def _heads(mixer: Mixer, hidden: int) -> Iterator[_Named]:
     heads, width = mixer.heads or 0, mixer.head_dim or 0
     query, key = heads * width, (mixer.kv_heads or 0) * width
     rows = {"q_proj": 2 * query if mixer.output_gate else query, "k_proj": key, "v_proj": key}
-    if mixer.one_projection:
+    if not mixer.cached:
+        rows = {"q_proj": rows["q_proj"]}
+    elif mixer.one_projection:
         del rows["v_proj"]
     for name, size in rows.items():
         yield f"{name}.weight", (size, hidden)
@@ -51,7 +53,8 @@ def _heads(mixer: Mixer, hidden: int) -> Iterator[_Named]:
     if mixer.qk_norm:
         full = mixer.qk_norm == "full"
         yield "q_norm.weight", (query if full else width,)
-        yield "k_norm.weight", (key if full else width,)
+        if mixer.cached:
+            yield "k_norm.weight", (key if full else width,)
     if mixer.sinks:
         yield "sinks", (heads,)
 

@@ -70,6 +70,8 @@ def read_spec(
         residual="hyper_connections" if read.residual_streams else "attention" if read.residual_block else "add",
         residual_streams=read.residual_streams or 1,
         segments=read.segments or 0,
+        layer_input_width=read.layer_input_width if family and family.name == "gemma4_text" else 0,
+        layer_input_vocabulary=read.layer_input_vocabulary or read.vocabulary_size or 0,
     )
     parameters, findings = _parameters(spec, index, read)
     predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters))

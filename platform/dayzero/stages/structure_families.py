@@ -7,7 +7,6 @@ from dayzero.domain.architecture import ModelSpec
 
 _TWO_NORMS = ("input_layernorm", "post_attention_layernorm")
 _FOUR_NORMS = (*_TWO_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
-_SIX_NORMS = (*_FOUR_NORMS, "post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ _ALL = (
     _GEMMA,
     replace(_GEMMA, name="gemma2", norms=_FOUR_NORMS, window="alternate"),
     replace(_GEMMA, name="gemma3_text", norms=_FOUR_NORMS, window="pattern", qk_norm="head"),
-    replace(_GEMMA, name="gemma4_text", norms=_SIX_NORMS, window="listed", qk_norm="head", experts="beside", scoring="softmax",
+    replace(_GEMMA, name="gemma4_text", norms=_FOUR_NORMS, window="listed", qk_norm="head", experts="beside", scoring="softmax",
             sharded=False),
     Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16", sharded=True),
     Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid",

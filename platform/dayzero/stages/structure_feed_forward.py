@@ -1,5 +1,7 @@
 """The feed-forwards of a known family, from its configuration."""
 
+from dataclasses import replace
+
 from dayzero.domain.architecture import FeedForward
 from dayzero.errors import BadInputError
 from dayzero.stages.configuration import ModelConfig
@@ -14,12 +16,31 @@ def feed_forwards_of(config: ModelConfig, family: Family, count: int, assumed: A
     made: dict[str, FeedForward | None] = {}
     for kind in dict.fromkeys(kinds):
         made[kind] = _one(kind, config, family, assumed)
-    hashed = config.compressed.hash_layers or 0
     plain = [made[kind] for kind in kinds]
-    if not hashed:
-        return plain
-    by_hash = _routed(config, family, assumed, hash_routed=True)
-    return [by_hash if index < hashed and kind == EXPERTS else made[kind] for index, kind in enumerate(kinds)]
+    hashed = _by_hash(config, count)
+    if any(hashed):
+        by_hash = _routed(config, family, assumed, hash_routed=True)
+        plain = [by_hash if flag and kind == EXPERTS else made[kind] for flag, kind in zip(hashed, kinds, strict=True)]
+    return _widened(config, plain)
+
+
+def _by_hash(config: ModelConfig, count: int) -> list[bool]:
+    """Which layers take experts by the token: the first ones, or those listed as such."""
+    if config.feed_forward_types is not None:
+        return [name == "hash_moe" for name in config.feed_forward_types]
+    return [index < (config.compressed.hash_layers or 0) for index in range(count)]
+
+
+def _widened(config: ModelConfig, made: list[FeedForward | None]) -> list[FeedForward | None]:
+    """Layers that read another layer's cache are twice as wide where the configuration says so."""
+    if not config.wide_shared_layers:
+        return made
+    first = len(made) - min(config.cache_shared_layers, len(made))
+    return [_doubled(one) if one and not one.routed_experts and at >= first else one for at, one in enumerate(made)]
+
+
+def _doubled(feed_forward: FeedForward) -> FeedForward:
+    return replace(feed_forward, intermediate_size=2 * (feed_forward.intermediate_size or 0))
 
 
 def _one(kind: str, config: ModelConfig, family: Family, assumed: Assumed) -> FeedForward | None:
@@ -65,7 +86,9 @@ def _shared(config: ModelConfig, family: Family, size: int) -> tuple[int, int | 
         return 1, needed(config, family, "shared_expert_intermediate_size", config.shared_intermediate_size)
     if family.experts == "interleaved":
         return 1, size
-    shared = config.shared_experts or 0
+    shared = config.shared_experts
+    if shared is None:
+        shared = 1 if config.shared_intermediate_size else 0
     if shared and config.shared_intermediate_size:
         return shared, shared * config.shared_intermediate_size
     return shared, shared * size or None

@@ -8,20 +8,23 @@ from dayzero.stages.structure_assumed import Assumed
 from dayzero.stages.structure_families import Family
 
 FULL, WINDOW, CHUNK, RECURRENT, BOTH, NONE = "full", "window", "chunk", "recurrent", "both", "none"
+INDEXED = "indexed"
 DENSE, EXPERTS = "dense", "experts"
 _LISTED = {
     "full_attention": FULL, "attention": FULL, "global_attention": FULL, "sliding_attention": WINDOW, "local_attention": WINDOW,
     "chunked_attention": CHUNK, "linear_attention": RECURRENT, "mamba": RECURRENT, "hybrid": BOTH,
+    "indexed_attention": INDEXED, "deepseek_sparse_attention": INDEXED, "minimax_m3_sparse": INDEXED,
 }  # fmt: skip
 
 
 def mixer_kinds(config: ModelConfig, family: Family, count: int, assumed: Assumed) -> Sequence[str]:
-    """One of full, window, chunk, recurrent, both or none for each layer; BadInputError for a kind that nobody knows."""
+    """One of full, indexed, window, chunk, recurrent, both, none for each layer; BadInputError for a kind nobody knows."""
     if family.layout == "beside":
         return [BOTH] * count
     if family.layout == "blocks":
-        return [{"attention": FULL, "mamba": RECURRENT}.get(block, NONE) for block in _blocks(config, family)]
-    if family.layout == "lists":
+        mixers = {"attention": FULL, "full_attention": FULL, "mamba": RECURRENT, "linear_attention": RECURRENT}
+        return [mixers.get(block, NONE) for block in _blocks(config, family)]
+    if family.layout == "lists" and config.layer_types is None:
         return _from_lists(config, family, count, assumed)
     if family.layout == "periods":
         period = assumed.take("attn_layer_period", config.hybrid.attention_period, 8, f"absent: the {family.name} rule")
@@ -110,6 +113,8 @@ def feed_forward_kinds(config: ModelConfig, family: Family, count: int, assumed:
         return [{"mlp": DENSE, "moe": EXPERTS}.get(block, NONE) for block in _blocks(config, family)]
     if family.experts == "none" or config.routed_experts is None:
         return [DENSE] * count
+    if config.feed_forward_types is not None:
+        return [DENSE if name == "dense" else EXPERTS for name in config.feed_forward_types]
     return [EXPERTS if sparse else DENSE for sparse in _sparse(config, family, count, assumed)]
 
 

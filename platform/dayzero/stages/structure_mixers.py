@@ -7,7 +7,7 @@ from dayzero.errors import BadInputError
 from dayzero.stages.configuration import ModelConfig
 from dayzero.stages.structure_assumed import Assumed, needed
 from dayzero.stages.structure_families import Family
-from dayzero.stages.structure_kinds import BOTH, CHUNK, FULL, NONE, RECURRENT, WINDOW, mixer_kinds, unrotated
+from dayzero.stages.structure_kinds import BOTH, CHUNK, FULL, INDEXED, NONE, RECURRENT, WINDOW, mixer_kinds, unrotated
 from dayzero.stages.structure_recurrent import recurrent_mixer
 
 _Pair = tuple[Mixer | None, Mixer | None]
@@ -15,13 +15,14 @@ _Pair = tuple[Mixer | None, Mixer | None]
 
 def mixers_of(config: ModelConfig, family: Family, count: int, assumed: Assumed) -> list[_Pair]:
     """Each layer's mixer and, where two run side by side, the second one."""
-    kinds = mixer_kinds(config, family, count, assumed)
     if family.attention == "compressed":
-        return [(mixer, None) for mixer in _compressed(config, family, count, assumed)]
+        return [(mixer, None) for mixer in _compressed(config, family)]
+    kinds = mixer_kinds(config, family, count, assumed)
     by_kind = {kind: _pair(kind, config, family, assumed) for kind in dict.fromkeys(kinds)}
     pairs = [by_kind[kind] for kind in kinds]
-    pairs = _without_cache_of_their_own(config, pairs)
-    return _indexed(config, family, _unrotated(config, family, pairs, assumed), assumed)
+    pairs = _without_cache_of_their_own(config, _of_own_width(config, pairs))
+    listed = [kind == INDEXED for kind in kinds] if config.layer_types is not None else None
+    return _indexed(config, family, _unrotated(config, family, pairs, assumed), listed, assumed)
 
 
 def _pair(kind: str, config: ModelConfig, family: Family, assumed: Assumed) -> _Pair:
@@ -90,15 +91,26 @@ def _latent(config: ModelConfig, family: Family, heads: int, assumed: Assumed) -
                  positions="none" if free else "rotary", output_gate="element" if config.output_gate else None)  # fmt: skip
 
 
-def _compressed(config: ModelConfig, family: Family, count: int, assumed: Assumed) -> list[Mixer]:
+def _ratios(config: ModelConfig, family: Family) -> tuple[int, ...]:
+    """Tokens an entry for each layer (0: none): stated one by one, or by each layer's kind."""
+    if config.compressed.ratios is not None:
+        return config.compressed.ratios
+    if config.layer_types is None:
+        needed(config, family, "compress_ratios", None)
+    known = {"sliding_attention": 0, **config.ratios_by_type}
+    strange = sorted(set(config.layer_types or ()) - set(known))
+    if strange:
+        raise BadInputError(f"config.json: layer_types has {strange[0]!r}, and compress_rates does not say what that is.")
+    return tuple(known[name] for name in config.layer_types or ())
+
+
+def _compressed(config: ModelConfig, family: Family) -> list[Mixer]:
     """DeepSeek-V4: one key-value head that is both, a window, and entries compressed by a ratio of each layer's own."""
     heads = needed(config, family, "num_attention_heads", config.heads)
     width = needed(config, family, "head_dim", config.head_dim)
-    if config.compressed.ratios is None:
-        needed(config, family, "compress_ratios", None)
     indexer = _indexer(config, family)
     mixers = []
-    for ratio in config.compressed.ratios or ():
+    for ratio in _ratios(config, family):
         mixers.append(Mixer(
             "attention.compressed", heads, 1, width, width, needed(config, family, "sliding_window", config.sliding_window),
             needed(config, family, "q_lora_rank", config.q_lora_rank), None, config.rope_head_dim, config.rope_theta,
@@ -121,14 +133,16 @@ def _indexer(config: ModelConfig, family: Family) -> Indexer:
     return Indexer(heads, width, config.sparse.top_k, config.sparse.block_tokens)
 
 
-def _indexed(config: ModelConfig, family: Family, pairs: list[_Pair], assumed: Assumed) -> list[_Pair]:
+def _indexed(
+    config: ModelConfig, family: Family, pairs: list[_Pair], listed: list[bool] | None, assumed: Assumed
+) -> list[_Pair]:
     if not family.indexed:
         return pairs
     if config.sparse.heads is None and config.sparse.block_tokens is None and family.attention != "latent":
         assumed.take("sparse_attention_config", None, "no layer picks what it reads", "absent: attention reads everything")
         return pairs
     indexer = _indexer(config, family)
-    flags = config.sparse.layers or (1,) * len(pairs)
+    flags = config.sparse.layers or listed or (True,) * len(pairs)
     return [
         (replace(mixer, indexer=indexer, kind=_sparse_kind(mixer)), other) if mixer and flag else (mixer, other)
         for (mixer, other), flag in zip(pairs, flags, strict=True)
@@ -147,6 +161,15 @@ def _unrotated(config: ModelConfig, family: Family, pairs: list[_Pair], assumed:
         (replace(mixer, positions="none", rope_theta=None), other) if mixer and alone else (mixer, other)
         for (mixer, other), alone in zip(pairs, free, strict=True)
     ]
+
+
+def _of_own_width(config: ModelConfig, pairs: list[_Pair]) -> list[_Pair]:
+    changed = list(pairs)
+    for index, width in config.widths_by_layer.items():
+        mixer, other = changed[index] if index < len(changed) else (None, None)
+        if mixer is not None:
+            changed[index] = replace(mixer, head_dim=width, value_head_dim=width), other
+    return changed
 
 
 def _without_cache_of_their_own(config: ModelConfig, pairs: list[_Pair]) -> list[_Pair]:

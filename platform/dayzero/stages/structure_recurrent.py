@@ -50,7 +50,10 @@ def _kimi_delta(config: ModelConfig, family: Family) -> Mixer:
 def _lightning(config: ModelConfig, family: Family) -> Mixer:
     """Lightning attention (arXiv 2401.04658): a fixed decay for each head, no convolution, an output gate."""
     heads = needed(config, family, "num_attention_heads", config.heads)
-    width = needed(config, family, "head_dim", config.head_dim)
+    hidden = needed(config, family, "hidden_size", config.hidden_size)
+    if config.head_dim is None and hidden % heads:
+        raise BadInputError(f"config.json states no head_dim, and hidden_size {hidden} does not divide by {heads} heads.")
+    width = config.head_dim if config.head_dim is not None else hidden // heads
     return Mixer("linear_attention.lightning", heads, heads, width, width, positions="none", output_gate="element",
                  recurrence=Recurrence(heads, width, width, heads))  # fmt: skip
 
