@@ -24,7 +24,14 @@ from dayzero.app.planes import (
     taxonomy,
     worker_bench,
 )
-from dayzero.app.platforms import Imported, read_import, record_import, recorded_manifest
+from dayzero.app.platforms import (
+    Imported,
+    check_platform,
+    new_platform,
+    read_import,
+    record_import,
+    recorded_manifest,
+)
 from dayzero.app.work import conclude, dispatch_once, poll_once, reconcile_once, run_step, steps_for, stop, verification_steps
 
 __all__ = [
@@ -36,6 +43,7 @@ __all__ = [
     "adapt_here",
     "announce",
     "bench_on",
+    "check_platform",
     "conclude",
     "control_bench",
     "control_plane",
@@ -47,6 +55,7 @@ __all__ = [
     "knows_architecture",
     "local_work",
     "manifest_probe",
+    "new_platform",
     "poll_once",
     "probe_platform",
     "profiles",

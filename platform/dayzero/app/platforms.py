@@ -7,8 +7,10 @@ from dayzero.adapters.host.installed import installed_version
 from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.packages.index import Requirement, fetch_wheel, parse_requirement
 from dayzero.adapters.packages.read import read_wheel
+from dayzero.adapters.profiles.load import new_profile, read_profile
 from dayzero.adapters.store.embedded import has_database
 from dayzero.app.planes import control_plane, taxonomy
+from dayzero.domain.findings import Finding
 from dayzero.domain.manifests import ManifestDifference, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
@@ -16,9 +18,23 @@ from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
 from dayzero.stages.manifests import difference, manifest_of, published_stack
+from dayzero.stages.platform_check import examine_profile
 
 INSTALLED_TORCH = "torch"
 """The name that stands for the dispatcher of the torch that is installed here."""
+
+
+def new_platform(settings: Settings, slug: str, torch_device: str, out: Path | None) -> Path:
+    """Write a template for a platform of one's own, into the folder of profiles unless `out` says otherwise."""
+    path = out or (settings.platforms_dir or Path()) / f"{slug}.toml"
+    new_profile(slug, torch_device, path)
+    return path
+
+
+def check_platform(settings: Settings, file: Path) -> tuple[PlatformProfile, tuple[Finding, ...]]:
+    """A profile's file as it would be loaded, and what looks wrong or is missing in it."""
+    profile = read_profile(file, settings.platforms_dir)
+    return profile, examine_profile(profile)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,19 @@
 """Commands about platforms."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dayzero import app as dayzero
 from dayzero.cli.opening import open_plane
-from dayzero.cli.output import print_document, print_table
+from dayzero.cli.output import print_document, print_line, print_table
 from dayzero.domain.canonical import plain
+from dayzero.domain.findings import Severity
 from dayzero.domain.manifests import ManifestDifference
 from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
+from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
 
 app = typer.Typer(help="Platforms: their figures with sources, and what they offer.", no_args_is_help=True)
@@ -41,11 +44,39 @@ def show(slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json
         offered = {"manifest": plain(told[0]), "stack": plain(told[1])} if told else {"manifest": None, "stack": None}
         print_document(document | offered)
         return
-    print_table(f"{profile.slug}: {profile.title}", _figures(profile), notes=(profile.notes,) if profile.notes else ())
+    absent = () if profile.torch_device == "cpu" else tuple(f"nobody publishes {name}" for name in profile.unpublished)
+    notes = (*filter(None, (profile.notes,)), *absent)
+    print_table(f"{profile.slug}: {profile.title}", _figures(profile), notes=notes)
     if told is None:
         print_table("what it offers: nobody has told yet", [], notes=(f"dayzero platform import {profile.slug} PACKAGE",))
     else:
         _print_manifest(told[0])
+
+
+@app.command()
+def new(
+    slug: Annotated[str, typer.Argument(help="A name for it: lower-case letters, digits and dashes.")],
+    device: Annotated[str, typer.Option("--device", help="The device type that torch uses for it.")] = "cuda",
+    out: Annotated[Path | None, typer.Option("--out", help="The file (default: SLUG.toml among your profiles).")] = None,
+) -> None:
+    """Write a commented profile to fill in for a machine of your own."""
+    path = dayzero.new_platform(load_settings(), slug, device, out)
+    print_line(f"{path}: fill it in, then dayzero platform check {path}")
+
+
+@app.command()
+def check(file: Annotated[Path, typer.Argument(help="A platform profile (TOML).")], json: Json = False) -> None:
+    """Say what is wrong with a profile, and what is still missing in it. Exit code 1: something looks wrong."""
+    profile, findings = dayzero.check_platform(load_settings(), file)
+    wrong = [finding for finding in findings if finding.severity is not Severity.NOTE]
+    if json:
+        print_document({"schema": "dayzero.platform-check/1", "platform": plain(profile), "findings": plain(findings)})
+    else:
+        notes = tuple(finding.message for finding in findings)
+        looks = f"{len(wrong)} of its figures look wrong" if wrong else "nothing looks wrong"
+        print_table(f"{profile.slug}: it can be used; {looks}, {len(findings) - len(wrong)} are missing", [], notes=notes)
+    if wrong:
+        raise typer.Exit(ExitCode.VERDICT_FAIL)
 
 
 @app.command(name="import")
@@ -140,8 +171,11 @@ def _figures(profile: PlatformProfile) -> list[dict[str, str | int | float | Non
         "memory bandwidth": profile.memory_bandwidth_bytes_per_s,
         **{f"rate {dtype}": figure for dtype, figure in sorted(profile.flops_per_s.items())},
         **{f"link {domain.name} × {domain.devices}": domain.bandwidth_bytes_per_s for domain in profile.link_domains},
+        "devices a node": profile.devices_per_node,
+        "network": profile.nic_bytes_per_s,
+        "host link": profile.host_link_bytes_per_s,
     }
-    return [
+    rows: list[dict[str, str | int | float | None]] = [
         {
             "figure": name,
             "value": _figure(figure),
@@ -149,6 +183,14 @@ def _figures(profile: PlatformProfile) -> list[dict[str, str | int | float | Non
             "source": figure.source if figure else "",
         }
         for name, figure in named.items()
+    ]
+    facts = {"plugin of torch": profile.plugin_package, "collectives": profile.collectives}
+    facts |= {f"engine {engine}": fact for engine, fact in profile.engines.items()}
+    facts |= {f"arithmetic in {dtype}": fact for dtype, fact in profile.unsupported_dtypes.items()}
+    return rows + [
+        {"figure": name, "value": fact.value, "status": fact.status.value, "source": fact.source}
+        for name, fact in facts.items()
+        if fact is not None
     ]
 
 

@@ -27,6 +27,15 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Fact:
+    """A name instead of a number, with its source and status: a package, a library, an engine."""
+
+    value: str
+    source: str
+    status: FigureStatus
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDomain:
     """Devices joined by one kind of link; domains nest, the smallest first."""
 
@@ -40,7 +49,9 @@ class LinkDomain:
 class PlatformProfile:
     """An accelerator platform. Memory, bandwidth and rates are per device; None where nobody says.
 
-    `excluded_operators` maps operators known not to work to the reason; `pool` is its Prefect work pool.
+    `excluded_operators` maps operators known not to work to the reason; `pool` is its Prefect work pool. `vendor` is a short
+    name that packages use (flag-gems' backends). `nic_bytes_per_s` and `host_link_bytes_per_s` are per device and direction;
+    `engines` maps an engine to what brings it there; `unsupported_dtypes` arithmetic that a source says the device lacks.
     """
 
     slug: str
@@ -54,11 +65,33 @@ class PlatformProfile:
     excluded_operators: Mapping[str, str] = field(default_factory=dict)
     notes: str = ""
     vendor: str | None = None
+    devices_per_node: Figure | None = None
+    nic_bytes_per_s: Figure | None = None
+    host_link_bytes_per_s: Figure | None = None
+    plugin_package: Fact | None = None
+    collectives: Fact | None = None
+    engines: Mapping[str, Fact] = field(default_factory=dict)
+    unsupported_dtypes: Mapping[str, Fact] = field(default_factory=dict)
 
     @property
     def pool(self) -> str:
         """The Prefect work pool that serves this platform."""
         return f"dayzero-{self.slug}"
+
+    @property
+    def unpublished(self) -> tuple[str, ...]:
+        """The figures that nobody publishes: whatever needs one says so. The `cpu` platform's are probed, not published."""
+        figures = {
+            "memory_bytes": self.memory_bytes,
+            "memory_bandwidth_bytes_per_s": self.memory_bandwidth_bytes_per_s,
+            "flops_per_s": self.flops_per_s or None,
+            "link_domains": self.link_domains or None,
+            "devices_per_node": self.devices_per_node,
+            "nic_bytes_per_s": self.nic_bytes_per_s,
+            "host_link_bytes_per_s": self.host_link_bytes_per_s,
+        }
+        links = {f"link_domains.{domain.name}": domain.bandwidth_bytes_per_s for domain in self.link_domains}
+        return tuple(name for name, figure in (figures | links).items() if figure is None)
 
     @property
     def figures_digest(self) -> str:
@@ -73,6 +106,10 @@ class PlatformProfile:
                 "link_domains": self.link_domains,
                 "dtypes": self.dtypes,
                 "excluded_operators": self.excluded_operators,
+                "devices_per_node": self.devices_per_node,
+                "nic_bytes_per_s": self.nic_bytes_per_s,
+                "host_link_bytes_per_s": self.host_link_bytes_per_s,
+                "unsupported_dtypes": self.unsupported_dtypes,
             }
         )
 

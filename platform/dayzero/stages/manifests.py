@@ -56,15 +56,20 @@ def manifest_of(tables: PackageTables, taxonomy: Taxonomy, profile: PlatformProf
 
 
 def _impossible(kernels: Iterable[OperatorSupport], taxonomy: Taxonomy, profile: PlatformProfile) -> dict[str, str]:
-    """Offered kernels that need arithmetic which the profile does not list; none where the profile lists no dtypes."""
-    listed = ", ".join(profile.dtypes)
+    """Offered kernels that need arithmetic which the platform lacks."""
     found = {}
     for kernel in kernels:
         operator = taxonomy.get(kernel.name)
-        if operator is not None and operator.needs_dtype is not None and listed and operator.needs_dtype not in profile.dtypes:
-            offered = ", ".join(kernel.library_names)
-            found[kernel.name] = f"{profile.slug} has no {operator.needs_dtype} (it has {listed}), which {offered} needs"
+        why = None if operator is None or operator.needs_dtype is None else lacking(profile, operator.needs_dtype)
+        if why is not None:
+            found[kernel.name] = f"{why}, which {', '.join(kernel.library_names)} needs"
     return found
+
+
+def lacking(profile: PlatformProfile, dtype: str) -> str | None:
+    """Why the platform has no arithmetic in the dtype; None where its profile does not say so: no rate is no proof."""
+    stated = profile.unsupported_dtypes.get(dtype)
+    return None if stated is None else f"{profile.slug} has no {dtype} ({stated.source})"
 
 
 def _graph_support(row: TableRow) -> OperatorSupport:

@@ -1,5 +1,6 @@
 """Loads platform profiles: the shipped ones, and a user's own on top of them."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
@@ -8,9 +9,12 @@ from pathlib import Path
 from dayzero.adapters.profiles.parse import Table, profile_from
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.errors import BadInputError, NotFoundError
+from dayzero.stages.platform_template import platform_template
 
 _NOT_PROFILES = frozenset({"taxonomy.toml"})
 _LARGEST_BYTES = 1 << 20
+_SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_DEVICE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def load_profiles(extra_dir: Path | None) -> Mapping[str, PlatformProfile]:
@@ -19,13 +23,32 @@ def load_profiles(extra_dir: Path | None) -> Mapping[str, PlatformProfile]:
     A user's file whose slug is shipped replaces the fields that it states (tables are merged key by key); a file with
     `base = "cpu"` takes that profile's fields first. BadInputError names the file and the field that is wrong.
     """
-    tables = {table["slug"]: (name, table) for name, table in _shipped()}
+    tables = _all_tables(extra_dir, None)
+    return {slug: profile_from(table, name) for slug, (name, table) in sorted(tables.items())}
+
+
+def read_profile(path: Path, extra_dir: Path | None) -> PlatformProfile:
+    """One file's profile, on its base, before the file is put anywhere; BadInputError as for `load_profiles`."""
+    tables = _all_tables(extra_dir, path)
+    name, table = _with(path, tables)
+    return profile_from(table, name)
+
+
+def _all_tables(extra_dir: Path | None, but: Path | None) -> dict[str, tuple[str, Table]]:
+    """Every profile's file name and table by slug, the user's on top; the file `but` is left out."""
+    tables = {str(table["slug"]): (name, table) for name, table in _shipped()}
     for path in _user_files(extra_dir):
-        table = _table(path, path.name)
-        slug = _slug(table, path.name)
-        under = _base(table, slug, path.name, {known: known_table for known, (_, known_table) in tables.items()})
-        tables[slug] = (path.name, _merged(under, table) | {"slug": slug})
-    return {str(slug): profile_from(table, name) for slug, (name, table) in sorted(tables.items())}
+        if but is None or path.resolve() != but.resolve():
+            name, table = _with(path, tables)
+            tables[str(table["slug"])] = (name, table)
+    return tables
+
+
+def _with(path: Path, known: Mapping[str, tuple[str, Table]]) -> tuple[str, Table]:
+    table = _table(path, path.name)
+    slug = _slug(table, path.name)
+    under = _base(table, slug, path.name, {name: known_table for name, (_, known_table) in known.items()})
+    return path.name, _merged(under, table) | {"slug": slug}
 
 
 def choose_profile(profiles: Mapping[str, PlatformProfile], name: str) -> PlatformProfile:
@@ -45,7 +68,7 @@ def choose_profile(profiles: Mapping[str, PlatformProfile], name: str) -> Platfo
         )
     raise NotFoundError(
         f"there is no platform {name!r}.",
-        remedy=f"Known: {', '.join(sorted(profiles))}. Add your own as a TOML file in DAYZERO_PLATFORMS_DIR.",
+        remedy=f"Known: {', '.join(sorted(profiles))}. Make your own: dayzero platform new {name or 'SLUG'}",
     )
 
 
@@ -79,15 +102,31 @@ def _table(path: Path, name: str) -> Table:
 def _parsed(text: str, name: str) -> Table:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInputError(f"platform profile {name} is not TOML: {error}.") from error
 
 
 def _slug(table: Table, name: str) -> str:
     slug = table.get("slug")
-    if not isinstance(slug, str) or not slug.replace("-", "").isalnum() or slug != slug.lower():
+    if not isinstance(slug, str) or not _SLUG.fullmatch(slug):
         raise BadInputError(f"platform profile {name}: slug must be lower-case letters, digits and dashes, not {slug!r}.")
     return slug
+
+
+def new_profile(slug: str, torch_device: str, out: Path) -> None:
+    """Write the template for a platform of one's own; BadInputError for a bad slug and for a file that is there already."""
+    _slug({"slug": slug}, out.name)
+    if not _DEVICE.fullmatch(torch_device):
+        raise BadInputError(
+            f"torch device {torch_device!r} is none.", remedy="Name a type: cpu, cuda, npu, hpu, xpu, musa, mlu …"
+        )
+    try:
+        with out.open("x", encoding="utf-8") as file:
+            file.write(platform_template(slug, torch_device))
+    except FileExistsError as error:
+        raise BadInputError(f"{out} is there already.", remedy="Give another --out, or edit that file.") from error
+    except OSError as error:
+        raise BadInputError(f"{out} cannot be written: {error.strerror}.", remedy="Give another --out.") from error
 
 
 def _base(table: Table, slug: str, name: str, known: Mapping[object, Table]) -> Table:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 
-from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
+from dayzero.domain.platforms import Fact, Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.errors import BadInputError
 
 Table = dict[str, object]
@@ -11,7 +11,8 @@ Table = dict[str, object]
 
 _FIELDS = frozenset({
     "slug", "title", "torch_device", "memory_bytes", "memory_bandwidth_bytes_per_s", "flops_per_s", "link_domains", "dtypes",
-    "excluded_operators", "notes", "vendor",
+    "excluded_operators", "notes", "vendor", "devices_per_node", "nic_bytes_per_s", "host_link_bytes_per_s", "plugin_package",
+    "collectives", "engines", "unsupported_dtypes",
 })  # fmt: skip
 
 
@@ -32,6 +33,13 @@ def profile_from(table: Table, file: str) -> PlatformProfile:
         excluded_operators=_reasons(table, file),
         notes=_text(table, "notes", file) if "notes" in table else "",
         vendor=_text(table, "vendor", file) if "vendor" in table else None,
+        devices_per_node=_devices_per_node(table, file),
+        nic_bytes_per_s=_figure(table, "nic_bytes_per_s", "B/s", file),
+        host_link_bytes_per_s=_figure(table, "host_link_bytes_per_s", "B/s", file),
+        plugin_package=_fact(table, "plugin_package", file),
+        collectives=_fact(table, "collectives", file),
+        engines=_facts(table, "engines", file),
+        unsupported_dtypes=_facts(table, "unsupported_dtypes", file),
     )
 
 
@@ -70,10 +78,37 @@ def _figure(table: Mapping[str, object], field: str, unit: str | None, file: str
     stated = _text(row, "unit", file, f"{path}.")
     if unit is not None and stated != unit:
         raise _wrong(file, f"{path}.unit", f"must be {unit}, not {stated}")
+    return Figure(float(value), stated, _text(row, "source", file, f"{path}."), _status(row, path, file))
+
+
+def _status(row: Mapping[str, object], path: str, file: str) -> FigureStatus:
     status = _text(row, "status", file, f"{path}.")
     if status not in tuple(FigureStatus):
         raise _wrong(file, f"{path}.status", f"must be one of {', '.join(FigureStatus)}, not {status}")
-    return Figure(float(value), stated, _text(row, "source", file, f"{path}."), FigureStatus(status))
+    return FigureStatus(status)
+
+
+def _fact(table: Mapping[str, object], field: str, file: str, where: str = "") -> Fact | None:
+    """A named thing with its source and status, or None where the table has none."""
+    if field not in table:
+        return None
+    path = where + field
+    row = _sub(table[field], path, file)
+    value = _text(row, "value", file, f"{path}.")
+    return Fact(value, _text(row, "source", file, f"{path}."), _status(row, path, file))
+
+
+def _facts(table: Table, field: str, file: str) -> Mapping[str, Fact]:
+    rows = _sub(table.get(field, {}), field, file)
+    found = {name: _fact(rows, name, file, f"{field}.") for name in sorted(rows)}
+    return {name: fact for name, fact in found.items() if fact is not None}
+
+
+def _devices_per_node(table: Table, file: str) -> Figure | None:
+    figure = _figure(table, "devices_per_node", "device", file)
+    if figure is not None and not figure.value.is_integer():
+        raise _wrong(file, "devices_per_node.value", f"must be a whole number, not {figure.value}")
+    return figure
 
 
 def _rates(table: Table, file: str) -> Mapping[str, Figure]:
