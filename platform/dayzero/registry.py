@@ -10,9 +10,29 @@ from fnmatch import fnmatchcase
 from importlib.metadata import entry_points
 from typing import Protocol, cast
 
+from dayzero.domain.operators import OperatorSupport
+from dayzero.domain.platforms import Device
 from dayzero.errors import BadInputError, DependencyError, NotFoundError
 
 OPERATOR_GROUP = "dayzero.operators"
+DEVICE_GROUP = "dayzero.devices"
+
+
+class DevicePlugin(Protocol):
+    """What makes torch know a device that it does not bring: a vendor's adapter, or the simulated accelerator.
+
+    The entry point's name is the torch device type that profiles name.
+    """
+
+    name: str
+
+    def install(self, device: Device) -> None:
+        """Make the device usable in this process (imports what it needs); again with the same device is no error."""
+        ...
+
+    def support(self, qualified: str) -> OperatorSupport | None:
+        """What the installed device says of an operator (`aten::mm`); None: it has no kernel of it."""
+        ...
 
 
 class OperatorPlugin(Protocol):
@@ -95,3 +115,11 @@ def operator_plugin(name: str) -> OperatorPlugin:
     if any(not hasattr(plugin, wanted) for wanted in ("name", "operator", "replacement", "platforms", "install")):
         raise BadInputError(f"plugin {name!r} of {OPERATOR_GROUP} is no operator plugin.", remedy="Give it all attributes.")
     return cast("OperatorPlugin", plugin)
+
+
+def device_plugin(name: str) -> DevicePlugin:
+    """The plugin of a torch device type; NotFoundError, DependencyError, or BadInputError when it is none."""
+    plugin = load_plugin(DEVICE_GROUP, name)
+    if any(not hasattr(plugin, wanted) for wanted in ("name", "install", "support")):
+        raise BadInputError(f"plugin {name!r} of {DEVICE_GROUP} is no device plugin.", remedy="Give it all attributes.")
+    return cast("DevicePlugin", plugin)

@@ -1,7 +1,7 @@
 """One command's work, without or beside the servers."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ from dayzero.adapters.hubs.directory import config_release
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, known_platform, manifest_probe
+from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, known_platform, manifest_probe
 from dayzero.app.platforms import recorded_manifest
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
@@ -65,12 +65,11 @@ def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
 
 
 def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) -> None:
-    """Record what the platform offers: as this host's processor is probed, else as the database was told or imported."""
+    """Record what the platform offers: as this host's stack is probed, else as the database was told or imported."""
     if ledger.manifest(profile.slug) is not None:
         return
-    if profile.torch_device == "cpu":
-        manifest, stack = manifest_probe(settings)
-        ledger.put_manifest(replace(manifest, platform=profile.slug), replace(stack, platform=profile.slug))
+    if is_here(profile):
+        ledger.put_manifest(*manifest_probe(settings, profile))
     elif (known := recorded_manifest(settings, profile.slug)) is not None:
         ledger.put_manifest(*known)
 
@@ -156,9 +155,9 @@ def source_location(settings: Settings, hub: HubKind, location: str | None) -> s
 def probe_platform(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack]:
     """What this host's stack offers for that platform; DependencyError where its device is not here."""
     profile = known_platform(settings, slug)
-    if profile.torch_device != "cpu":
+    if not is_here(profile):
         raise DependencyError(
             f"{slug} is not a device of this host.",
             remedy=f"Run the probe on a worker that has it: dayzero worker join --platform {slug}",
         )
-    return manifest_probe(settings)
+    return manifest_probe(settings, profile)

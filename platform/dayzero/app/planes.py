@@ -35,6 +35,7 @@ from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscriber
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock
+from dayzero.registry import DEVICE_GROUP, plugin_names
 from dayzero.settings import Settings
 from dayzero.stages.taxonomy import Taxonomy, parse_taxonomy
 from dayzero.steps.contract import Bench
@@ -139,10 +140,16 @@ def worker_bench(settings: Settings) -> Bench:
     return bench_on(ledger, settings)
 
 
-def manifest_probe(settings: Settings) -> tuple[OperatorManifest, Stack]:
-    """What this host's stack offers, read from the installed torch in a process of its own."""
-    stack = SubprocessRunner(settings.data_dir / "work" / "runs").stack()
-    return SubprocessLibrary().manifest(), stack
+def is_here(profile: PlatformProfile) -> bool:
+    """Whether this host can run that platform: it is its processor, or a plugin of the device is installed."""
+    return profile.torch_device == "cpu" or profile.torch_device in plugin_names(DEVICE_GROUP)
+
+
+def manifest_probe(settings: Settings, profile: PlatformProfile) -> tuple[OperatorManifest, Stack]:
+    """What this host's stack offers for a platform that is here: read from the installed torch, or asked of the device."""
+    stack = SubprocessRunner(settings.data_dir / "work" / "runs", platform_slug=profile.slug).stack()
+    library = SubprocessLibrary(device=profile.torch_device or "cpu", platform=profile.slug, told=profile.device)
+    return library.manifest(), stack
 
 
 def profiles(settings: Settings) -> Mapping[str, PlatformProfile]:

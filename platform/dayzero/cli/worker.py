@@ -78,7 +78,7 @@ def run_worker(settings: Settings, platform: str, prefect_api: str | None) -> No
         if known is not None:
             # Probing takes a while; what is known of this platform is enough to say that a worker is there.
             ledger.worker_seen(worker_id, platform, known[1].fingerprint, settings.cpu_devices)
-        manifest, stack = composition.manifest_probe(settings)
+        manifest, stack = composition.manifest_probe(settings, composition.known_platform(settings, platform))
         ledger.put_manifest(manifest, stack)
 
         def beat() -> None:

@@ -182,7 +182,8 @@ class GenerationObserved:
 
     `reference_text` is what the native reference would say, up to its first divergence from the target;
     `divergence_margin` the higher-precision reference's preference for its own token there (logits), and `native_noise` the
-    largest logit error of the native reference at that position. None: they never diverge.
+    largest logit error of the native reference at that position. None: they never diverge. `device_*`: what a device other
+    than the host held at most, by its own count, and what it has.
     """
 
     prompt: str
@@ -208,3 +209,5 @@ class GenerationObserved:
     reference_path: str
     custom_operators: tuple[str, ...] = ()
     observed_s: float = 0.0
+    device_peak_bytes: int | None = None
+    device_limit_bytes: int | None = None

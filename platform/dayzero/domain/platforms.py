@@ -46,10 +46,26 @@ class LinkDomain:
 
 
 @dataclass(frozen=True, slots=True)
+class Device:
+    """A torch device other than the host, and what it is told of itself.
+
+    `torch_device` names its plugin in the entry-point group `dayzero.devices`. `dtypes` are those it computes in (integers
+    apart), `operator_dtypes` the fewer of single operators, `masked_operators` those without a kernel, with the reason.
+    """
+
+    torch_device: str
+    memory_bytes: int | None = None
+    dtypes: tuple[str, ...] = ()
+    operator_dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    masked_operators: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class PlatformProfile:
     """An accelerator platform. Memory, bandwidth and rates are per device; None where nobody says.
 
-    `excluded_operators` maps operators known not to work to the reason; `pool` is its Prefect work pool. `vendor` is a short
+    `excluded_operators` maps operators known not to work to the reason, `operator_dtypes` others to the only dtypes they
+    work in; `pool` is its Prefect work pool. `vendor` is a short
     name that packages use (flag-gems' backends). `nic_bytes_per_s` and `host_link_bytes_per_s` are per device and direction;
     `engines` maps an engine to what brings it there; `unsupported_dtypes` arithmetic that a source says the device lacks.
     """
@@ -63,6 +79,7 @@ class PlatformProfile:
     link_domains: tuple[LinkDomain, ...] = ()
     dtypes: tuple[str, ...] = ()
     excluded_operators: Mapping[str, str] = field(default_factory=dict)
+    operator_dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: str = ""
     vendor: str | None = None
     devices_per_node: Figure | None = None
@@ -72,6 +89,14 @@ class PlatformProfile:
     collectives: Fact | None = None
     engines: Mapping[str, Fact] = field(default_factory=dict)
     unsupported_dtypes: Mapping[str, Fact] = field(default_factory=dict)
+
+    @property
+    def device(self) -> Device | None:
+        """The device that models are placed on; None where it is the host's own processor, or where nobody knows it."""
+        if self.torch_device in (None, "cpu"):
+            return None
+        memory_bytes = None if self.memory_bytes is None else int(self.memory_bytes.value)
+        return Device(self.torch_device or "", memory_bytes, self.dtypes, self.operator_dtypes, self.excluded_operators)
 
     @property
     def pool(self) -> str:
@@ -110,6 +135,7 @@ class PlatformProfile:
                 "nic_bytes_per_s": self.nic_bytes_per_s,
                 "host_link_bytes_per_s": self.host_link_bytes_per_s,
                 "unsupported_dtypes": self.unsupported_dtypes,
+                **({"operator_dtypes": self.operator_dtypes} if self.operator_dtypes else {}),
             }
         )
 

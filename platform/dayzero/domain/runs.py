@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dayzero.domain.plan import Degrees
+from dayzero.domain.platforms import Device
 
 
 class Observation(StrEnum):
@@ -23,7 +24,8 @@ class Observation(StrEnum):
 class RunRequest:
     """One isolated run. Paths are on the worker's disk; `custom_operators` names registered operator plugins to switch on.
 
-    `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …).
+    `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …). `device` is
+    where the target runs (None: on the host); references always run on the host.
     """
 
     observation: Observation
@@ -34,6 +36,7 @@ class RunRequest:
     dtype: str | None = None
     custom_operators: tuple[str, ...] = ()
     options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
+    device: Device | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,8 @@ def _completed(
             checks = (
                 judging_runs.generation_check(generated, rung, evidence),
                 judging_runs.reference_text_check(generated, rung, evidence),
-                judging_runs.peak_check(peak, limits, rung, evidence),
+                judging_runs.device_peak_check(generated, rung, evidence)
+                or judging_runs.peak_check(peak, limits, rung, evidence),
             )
             return Judged(checks, judging_runs.generation_measurements(generated, peak, rung), (), generated.text)
 

@@ -94,6 +94,14 @@ def peak_check(peak_bytes: int, limits: RunLimits | None, rung: str, evidence: t
     )
 
 
+def device_peak_check(observed: GenerationObserved, rung: str, evidence: tuple[str, ...] = ()) -> Check | None:
+    """The peak of a device's own memory, by its own count; None where the run was on the host."""
+    if observed.device_peak_bytes is None:
+        return None
+    limits = None if observed.device_limit_bytes is None else RunLimits(0.0, observed.device_limit_bytes)
+    return peak_check(observed.device_peak_bytes, limits, rung, evidence)
+
+
 def generation_measurements(observed: GenerationObserved, peak_bytes: int, rung: str) -> tuple[Measurement, ...]:
     """What was timed and weighed; absent where nothing was measured."""
     conditions: dict[str, int | float | str] = {

@@ -40,6 +40,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         degrees=chosen_degrees(bench, lease) if parallel else Degrees(),
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         options={"compile": bench.compile_target and observation is Observation.LAYERS},
+        device=subject.profile.device,
     )
 
 

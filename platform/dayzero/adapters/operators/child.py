@@ -1,9 +1,13 @@
-"""The probe's process: `python -m dayzero.adapters.operators.child OUT.json [DEVICE [PLATFORM]]` writes the manifest."""
+"""The probe's process: `python -m dayzero.adapters.operators.child OUT.json [DEVICE [PLATFORM [DEVICE.json]]]`.
+
+It writes the manifest. DEVICE.json is a domain Device: one that a plugin makes known to torch, and that is asked itself.
+"""
 
 import sys
 from pathlib import Path
 
 from dayzero import codec
+from dayzero.domain.platforms import Device
 
 
 def main() -> None:
@@ -14,7 +18,13 @@ def main() -> None:
         from dayzero.adapters.operators.probing import torch_manifest
     except ImportError as error:
         sys.exit(_missing(error))
-    Path(sys.argv[1]).write_bytes(codec.dump(torch_manifest(device, platform)))
+    if len(sys.argv) > 4:
+        from dayzero.adapters.operators.told import told_manifest
+
+        manifest = told_manifest(codec.load(Device, Path(sys.argv[4]).read_bytes()), platform)
+    else:
+        manifest = torch_manifest(device, platform)
+    Path(sys.argv[1]).write_bytes(codec.dump(manifest))
 
 
 def _missing(error: ImportError) -> int:

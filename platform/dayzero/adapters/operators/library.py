@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dayzero import codec
 from dayzero.domain.operators import Decomposition, OperatorManifest
+from dayzero.domain.platforms import Device
 from dayzero.errors import DependencyError, ExitCode, MeasurementError
 
 _INSTALL = "Install the worker extra: pip install 'dayzero[worker]'"
@@ -16,15 +17,25 @@ _LOG_TAIL_CHARACTERS = 2000
 
 
 class SubprocessLibrary:
-    """The manifest that the torch of `python` declares for a device; probed once and kept."""
+    """The manifest that the torch of `python` declares for a device; probed once and kept.
+
+    `told`: a device that a plugin brings (registry, dayzero.devices); it is installed and asked itself.
+    """
 
     def __init__(
-        self, python: str = sys.executable, *, device: str = "cpu", platform: str | None = None, timeout_s: float = 300.0
+        self,
+        python: str = sys.executable,
+        *,
+        device: str = "cpu",
+        platform: str | None = None,
+        timeout_s: float = 300.0,
+        told: Device | None = None,
     ) -> None:
         self._command = [python, "-P", "-m", "dayzero.adapters.operators.child"]
         self._device = device
         self._platform = platform or device
         self._timeout_s = timeout_s
+        self._told = told
         self._kept: OperatorManifest | None = None
 
     def manifest(self) -> OperatorManifest:
@@ -41,6 +52,10 @@ class SubprocessLibrary:
         with tempfile.TemporaryDirectory(prefix="dayzero-operators-") as folder:
             out = Path(folder) / "manifest.json"
             command = [*self._command, str(out), self._device, self._platform]
+            if self._told is not None:
+                device = Path(folder) / "device.json"
+                device.write_bytes(codec.dump(self._told))
+                command.append(str(device))
             try:
                 run = subprocess.run(
                     command, env=_scrubbed(folder), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,

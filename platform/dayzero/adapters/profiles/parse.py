@@ -11,8 +11,8 @@ Table = dict[str, object]
 
 _FIELDS = frozenset({
     "slug", "title", "torch_device", "memory_bytes", "memory_bandwidth_bytes_per_s", "flops_per_s", "link_domains", "dtypes",
-    "excluded_operators", "notes", "vendor", "devices_per_node", "nic_bytes_per_s", "host_link_bytes_per_s", "plugin_package",
-    "collectives", "engines", "unsupported_dtypes",
+    "operator_dtypes", "excluded_operators", "notes", "vendor", "devices_per_node", "nic_bytes_per_s",
+    "host_link_bytes_per_s", "plugin_package", "collectives", "engines", "unsupported_dtypes",
 })  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def profile_from(table: Table, file: str) -> PlatformProfile:
         link_domains=_domains(table, file),
         dtypes=_texts(table.get("dtypes", []), "dtypes", file),
         excluded_operators=_reasons(table, file),
+        operator_dtypes=_dtypes_by_operator(table, file),
         notes=_text(table, "notes", file) if "notes" in table else "",
         vendor=_text(table, "vendor", file) if "vendor" in table else None,
         devices_per_node=_devices_per_node(table, file),
@@ -140,3 +141,8 @@ def _domains(table: Table, file: str) -> tuple[LinkDomain, ...]:
 def _reasons(table: Table, file: str) -> Mapping[str, str]:
     rows = _sub(table.get("excluded_operators", {}), "excluded_operators", file)
     return {name: _text(rows, name, file, "excluded_operators.") for name in sorted(rows)}
+
+
+def _dtypes_by_operator(table: Table, file: str) -> Mapping[str, tuple[str, ...]]:
+    rows = _sub(table.get("operator_dtypes", {}), "operator_dtypes", file)
+    return {name: _texts(rows[name], f"operator_dtypes.{name}", file) for name in sorted(rows)}

@@ -74,5 +74,5 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the boundary: whatever a model's code raises becomes an outcome
         reason.write_text(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}")
         traceback.print_exc()
-        return CRASHED_CODE
+        return MEMORY_CODE if type(error).__name__ == "OutOfMemoryError" else CRASHED_CODE
     return 0

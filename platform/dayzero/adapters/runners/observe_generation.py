@@ -9,6 +9,7 @@ import torch
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import wide_logits
+from dayzero.adapters.runners.placing import device_for, fetched, on, peak_bytes, placed
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.three_ways import make_target, path_of, reference_dtype
 from dayzero.domain.observations import GenerationObserved
@@ -28,12 +29,14 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
     prompt = str(request.options.get("prompt", PROMPT))
     tokenizer = loading.tokenizer_of(folder)
     ids, source = _prompt_ids(folder, config, tokenizer, prompt)
+    device = device_for(request)
     loading_began = time.monotonic()
     native = loading.load_model(folder, dtype)
+    patched = make_target(native, device)
     load_s = time.monotonic() - loading_began
-    patched = make_target(native)
     with loading.plugins_installed(patched, request):
-        steps = _decode(patched, ids, loading.option_int(request, "new_tokens", NEW_TOKENS), _ends(native))
+        new_tokens = loading.option_int(request, "new_tokens", NEW_TOKENS)
+        steps = _decode(patched, placed(ids, device), new_tokens, _ends(native))
     peak = own_peak_bytes()
     parted = _compare(native, ids, steps.tokens, dtype)
     tpot = statistics.median(steps.step_s) if steps.step_s else None
@@ -47,7 +50,7 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
         steps.stopped,
         steps.nonfinite,
         dtype_name(dtype),
-        f"eager, cached decoding, {path_of(patched)}",
+        f"eager, cached decoding, {path_of(patched)}{on(device)}",
         load_s,
         steps.ttft_s,
         tpot,
@@ -62,6 +65,8 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
         f"eager, whole text at once, {path_of(native)}",
         request.custom_operators,
         time.monotonic() - began,
+        peak_bytes(device),
+        request.device.memory_bytes if request.device else None,
     )
 
 
@@ -106,7 +111,7 @@ def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _
         for step in range(new_tokens):
             began = time.monotonic()
             out = model(given, use_cache=True, **cache)
-            last = out.logits[0, -1]
+            last = fetched(out.logits[0, -1])
             token = int(last.argmax())
             spent = time.monotonic() - began
             steps.nonfinite += int((~torch.isfinite(last)).sum())
@@ -119,7 +124,8 @@ def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _
                 break
             steps.tokens.append(token)
             cache = cache_of(out)
-            given = torch.tensor([[token]]) if cache else torch.cat([given, torch.tensor([[token]])], dim=1)
+            new = placed(torch.tensor([[token]]), given.device)
+            given = new if cache else torch.cat([given, new], dim=1)
     return steps
 
 

@@ -10,6 +10,7 @@ import torch
 
 from dayzero.adapters.runners import loading, routing
 from dayzero.adapters.runners.figures import dtype_name, finite, rows, tensor_error
+from dayzero.adapters.runners.placing import device_for, fetched, placed
 from dayzero.adapters.runners.suspects import look_inside
 from dayzero.adapters.runners.three_ways import (
     Target,
@@ -36,10 +37,11 @@ def observe_layers(request: RunRequest) -> LayerErrors:
     config = loading.read_config(folder)
     dtype = loading.native_dtype(config, request.dtype)
     given = loading.text_tokens(folder, config, loading.packaged_text()[1], loading.option_int(request, "tokens", TOKENS, 2))
+    device = device_for(request)
     native = loading.load_model(folder, dtype)
-    patched = make_target(native)
+    patched = make_target(native, device)
     with loading.plugins_installed(patched, request) as replaced:
-        target = compile_target(native, patched, request, layer_calls(patched, given.ids, dtype))
+        target = compile_target(native, patched, request, layer_calls(patched, placed(given.ids, device), dtype))
         run = _Run(native, target, given.ids, dtype, dict(replaced))
         layers = tuple(run.layer(index) for index in range(len(target.layers)))
     return LayerErrors(
@@ -67,7 +69,8 @@ class _Run:
         self.replaced = replaced
         self.at_wide, self.wide_kwargs = layer_calls(native, ids, self.wide_dtype)
         self.at_native, self.native_kwargs = layer_calls(native, ids, dtype)
-        self.at_target, self.target_kwargs = layer_calls(target.model, ids, dtype)
+        self.device = next(target.model.parameters()).device
+        self.at_target, self.target_kwargs = layer_calls(target.model, placed(ids, self.device), dtype)
         self.suspects: list[ModuleError] = []
 
     def layer(self, index: int) -> LayerError:
@@ -82,13 +85,13 @@ class _Run:
         by_native = run_layer(native_layer, given, kwargs[1])
         for record in records:
             record.close()
-        by_target = run_layer(target_layer, given, kwargs[2])
+        by_target = fetched(run_layer(target_layer, placed(given, self.device), kwargs[2]))
         skip = routing.undecided(wide_layer, records[0], records[1], self.dtype, given.shape[1])
         self._advance(index, wide_layer, kwargs)
         error = self._error(index, (given, exact, by_native, by_target), skip)
         if precision.layer_line(error, dtype_name(self.dtype)).stands_out:
             modules = native_layer, self.target_modules[index], wide_layer
-            self.suspects += look_inside(index, error.module, modules, (given, kwargs[1]), self.replaced)
+            self.suspects += look_inside(index, error.module, modules, (given, kwargs[1]), self.replaced, self.device)
         return error
 
     def _advance(self, index: int, wide_layer: Any, kwargs: tuple[dict[str, Any], ...]) -> None:
@@ -110,7 +113,7 @@ class _Run:
             tensor_error(by_target, exact, keep),
             tensor_error(by_native, exact, keep),
             _ratio_max(target_update, native_update, update, base, keep, dtype_name(self.dtype)),
-            tensor_error(self.at_target, self.at_wide),
+            tensor_error(fetched(self.at_target), self.at_wide),
             tensor_error(self.at_native, self.at_wide),
             bool(torch.equal(by_target, by_native)),
             given.shape[1],

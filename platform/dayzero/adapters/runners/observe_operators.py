@@ -10,6 +10,7 @@ import torch
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.operator_capture import OperatorCapture
+from dayzero.adapters.runners.placing import device_for, placed
 from dayzero.domain.observations import OperatorErrors
 from dayzero.domain.runs import RunRequest
 
@@ -42,13 +43,15 @@ def observe_operators(request: RunRequest) -> OperatorErrors:
     tokens = loading.option_int(request, "tokens", PROMPT_TOKENS, least=2)
     _, text = loading.packaged_text()
     given = loading.text_tokens(folder, config, text, tokens)
-    model = loading.load_model(folder, dtype, attention="sdpa", experts="grouped_mm")
+    device = device_for(request)
+    model = placed(loading.load_model(folder, dtype, attention="sdpa", experts="grouped_mm"), device)
+    ids = placed(given.ids, device)
     with loading.plugins_installed(model, request) as replaced, module_paths(model) as stack, torch.no_grad():
         capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced)
         with capture:
-            cache = _cache(model(given.ids, use_cache=True))
+            cache = _cache(model(ids, use_cache=True))
             if cache is not None:
-                model(given.ids[:, -1:], use_cache=True, **cache)
+                model(ids[:, -1:], use_cache=True, **cache)
     return OperatorErrors(
         dtype_name(dtype),
         f"eager, attention {model.config._attn_implementation}, as dispatched on {request.platform}",

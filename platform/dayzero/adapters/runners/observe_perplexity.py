@@ -8,6 +8,7 @@ import torch
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import head_logits, wide_logits_each
+from dayzero.adapters.runners.placing import device_for, fetched, placed
 from dayzero.adapters.runners.three_ways import Target, compile_target, layer_calls, make_target, reference_dtype, run_layer
 from dayzero.domain.observations import PerplexityObserved
 from dayzero.domain.runs import RunRequest
@@ -30,10 +31,11 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     name, text = loading.packaged_text()
     given = loading.text_tokens(folder, config, text, length * loading.option_int(request, "windows", WINDOWS))
     windows = [part for part in given.ids.split(length, dim=1) if part.shape[1] == length] or [given.ids]
+    device = device_for(request)
     native = loading.load_model(folder, dtype)
-    patched = make_target(native)
+    patched = make_target(native, device)
     with loading.plugins_installed(patched, request):
-        target = compile_target(native, patched, request, layer_calls(patched, windows[0], dtype))
+        target = compile_target(native, patched, request, layer_calls(patched, placed(windows[0], device), dtype))
         exact = wide_logits_each(native, windows, reference_dtype(dtype))
         logits = [(wide, *_two(native, target, ids, dtype)) for wide, ids in zip(exact, windows, strict=True)]
     figures = [_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)]
@@ -66,10 +68,11 @@ def _two(native: Any, target: Target, ids: torch.Tensor, dtype: torch.dtype) -> 
     """Logits [tokens, vocabulary] of the native dtype and of the target."""
     with torch.no_grad():
         plain = native(ids, use_cache=False).logits[0]
-    hidden, kwargs = layer_calls(target.model, ids, dtype)
+    device = next(target.model.parameters()).device
+    hidden, kwargs = layer_calls(target.model, placed(ids, device), dtype)
     for layer, given in zip(target.layers, kwargs, strict=True):
         hidden = run_layer(layer, hidden, given)
-    return plain, head_logits(target.model, hidden)
+    return plain, fetched(head_logits(target.model, hidden))
 
 
 def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ...]:

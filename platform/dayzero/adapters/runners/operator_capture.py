@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from dayzero.adapters.runners.figures import dtype_name, finite, share_within, tensor_error
+from dayzero.adapters.runners.placing import HOST, placed
 from dayzero.domain.observations import OperatorError
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -17,9 +18,12 @@ LARGEST_ELEMENTS = 1 << 27
 
 
 def widen(value: Any) -> Any:
-    """Floating tensors and dtypes as float64; other values as they are. Tensors are copied: the original is not shared."""
+    """Floating tensors and dtypes as float64; other values as they are. Tensors are copied to the host, and not shared."""
     if isinstance(value, torch.Tensor):
-        return value.to(torch.float64) if value.dtype in FLOATS else value.clone()
+        host = value.to(HOST)
+        return host.to(torch.float64) if value.dtype in FLOATS else host.clone()
+    if isinstance(value, torch.device):
+        return HOST
     if isinstance(value, torch.dtype) and value in FLOATS:
         return torch.float64
     return value
@@ -133,6 +137,7 @@ def inner_roundings(operator: str) -> int:
 
 def _figures(blank: OperatorError, result: Any, expected: Any) -> OperatorError:
     """The blank row with the figures of the worst of the operator's outputs."""
+    result = placed(result, HOST)
     pairs = [
         (left, right)
         for left, right in zip(tree_flatten(result)[0], tree_flatten(expected)[0], strict=True)

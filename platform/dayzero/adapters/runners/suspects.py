@@ -7,6 +7,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from dayzero.adapters.runners.figures import dtype_name, tensor_error
 from dayzero.adapters.runners.operator_capture import OperatorCapture
+from dayzero.adapters.runners.placing import HOST, fetched, placed
 from dayzero.adapters.runners.three_ways import in_precision, run_layer
 from dayzero.domain.observations import ModuleError
 from dayzero.stages import precision
@@ -44,6 +45,7 @@ def look_inside(
     layers: tuple[Any, Any, Any],
     call: tuple[torch.Tensor, dict[str, Any]],
     replaced: dict[str, str],
+    device: torch.device = HOST,
 ) -> tuple[ModuleError, ...]:
     """Errors of each submodule of the (native, uncompiled target, widened) layer; the innermost guilty gets its operator."""
     native, _target, wide = layers
@@ -58,7 +60,8 @@ def look_inside(
             continue
         try:
             with torch.no_grad():
-                ours = first_float(target_modules[name](*args, **named))
+                on_device, named_there = placed((args, named), device)
+                ours = first_float(target_modules[name](*on_device, **named_there))
                 theirs = first_float(native_modules[name](*args, **named))
             with torch.no_grad(), in_precision(wide_dtype):
                 wide_args, wide_named = tree_map(lambda leaf: _cast(leaf, dtype, wide_dtype), (args, named))
@@ -68,13 +71,13 @@ def look_inside(
             continue
         if ours is None or theirs is None or exact is None:
             continue
-        errors = tensor_error(ours, exact), tensor_error(theirs, exact)
+        errors = tensor_error(fetched(ours), exact), tensor_error(theirs, exact)
         found.append(ModuleError(index, f"{path}.{name}", None, *errors, name.count(".") + 1))
     guilty = precision.guilty_module(tuple(found), index, dtype_name(dtype))
     if guilty is None:
         return tuple(found)
     inner = guilty.module.removeprefix(f"{path}.")
-    operator = _operator(target_modules[inner], given[inner], hidden.shape[1], guilty.module, replaced)
+    operator = _operator(target_modules[inner], placed(given[inner], device), hidden.shape[1], guilty.module, replaced)
     named_guilty = ModuleError(index, guilty.module, operator, guilty.target, guilty.native, guilty.depth)
     return tuple(named_guilty if module is guilty else module for module in found)
 

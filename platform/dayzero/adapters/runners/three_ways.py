@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch._inductor.codegen.common
 from torch.overrides import TorchFunctionMode
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name
+from dayzero.adapters.runners.placing import HOST, on, placed
 from dayzero.domain.runs import RunRequest
 
 Call = tuple[torch.Tensor, list[dict[str, Any]]]
@@ -89,9 +91,12 @@ class Target:
     reference_path: str
 
 
-def make_target(native: Any) -> Any:
-    """A patched copy of the native model on other kernels: fused attention and grouped experts where it has them."""
-    target = loading.shadow(native)
+def make_target(native: Any, device: torch.device = HOST) -> Any:
+    """A patched copy of the native model on other kernels: fused attention and grouped experts where it has them.
+
+    On the host it shares the native model's weights; a device holds a copy of its own.
+    """
+    target = loading.shadow(native) if device == HOST else placed(copy.deepcopy(native), device)
     for setter, value in (("set_attn_implementation", "sdpa"), ("set_experts_implementation", "grouped_mm")):
         try:
             getattr(target, setter)(value)
@@ -109,11 +114,15 @@ def path_of(model: Any) -> str:
 
 def compile_target(native: Any, target: Any, request: RunRequest, call: Call) -> Target:
     """Compile each layer of the target by itself; eager, and said so, where that is off or does not work."""
+    device = call[0].device
     _, layers = loading.decoder_layers(target)
     reference_path = f"eager, {path_of(native)}"
-    kernels = path_of(target)
+    kernels = path_of(target) + on(device)
     if request.options.get("compile", True) is not True:
         return Target(target, list(layers), f"eager, {kernels} (compilation is switched off)", reference_path)
+    if device.type != "cpu" and torch._inductor.codegen.common.get_scheduling_for_device(device.type) is None:
+        why = f"torch's compiler generates no code for {device.type}"
+        return Target(target, list(layers), f"eager, {kernels} ({why})", reference_path)
     torch._dynamo.config.recompile_limit = max(16, 2 * len(layers))
     compiled = [torch.compile(layer, dynamic=False) for layer in layers]
     try:
