@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dayzero.domain.architecture import ModelSpec
 
@@ -122,9 +123,27 @@ _ALL = (
            activation="gelu", dtype="bfloat16"),
 )  # fmt: skip
 
+
+def _like(family: Family, *names: str, **differing: Any) -> tuple[Family, ...]:
+    """Families of the same structure as another, whose sharding and tensor names nobody has proven."""
+    return tuple(replace(family, name=name, sharded=False, **differing) for name in names)
+
+
+_ALIKE = (
+    *_like(_LLAMA, "granite", "internlm3", "ernie4_5", "smollm3", "cwm", "iquestcoder", "phi3", "exaone"),
+    *_like(_MISTRAL, "ministral3"),
+    *_like(_QWEN2, "seed_oss", "glm", window="none"),
+    *_like(_QWEN3, "exaone4", window="none"),
+    *_like(_QWEN3, "mellum", window="none", experts="step", scoring="softmax"),
+    *_like(_DEEPSEEK_V3, "glm4_moe_lite", "youtu", "sarvam_mla"),
+    *_like(_DEEPSEEK_V2, "minicpm3", experts="none"),
+    *_like(_LLAMA, "olmo2", "olmo3", qk_norm="full"),
+    *_like(_LLAMA, "granitemoe", experts="mixtral", block="block_sparse_moe", scoring="softmax"),
+)
+
 _SAME = {"kimi_k25": "kimi_k2", "minimax_m3_vl": "minimax_m3", "minimax_m3_vl_text": "minimax_m3", "minimax_m1": "minimax",
          "qwen3_5_moe": "qwen3_5_moe_text", "qwen3_5": "qwen3_5_text", "minimax_text_01": "minimax"}  # fmt: skip
-_BY_NAME = {family.name: family for family in _ALL}
+_BY_NAME = {family.name: family for family in (*_ALL, *_ALIKE)}
 
 FAMILIES: Mapping[str, Family] = {**_BY_NAME, **{name: _BY_NAME[same] for name, same in _SAME.items()}}
 """Families by the model type of the language model's configuration."""

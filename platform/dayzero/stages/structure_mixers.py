@@ -85,6 +85,8 @@ def _latent(config: ModelConfig, family: Family, heads: int, assumed: Assumed) -
     rope = needed(config, family, "qk_rope_head_dim", config.rope_head_dim)
     value = needed(config, family, "v_head_dim", config.value_head_dim)
     bias = assumed.take("attention_bias", config.attention_bias, False, f"absent: {family.name} has none by default")
+    if config.q_lora_rank is None:
+        assumed.take("q_lora_rank", None, "none", "absent or null: queries are projected from the hidden state")
     free = config.latent_without_rotation
     return Mixer("attention.mla", heads, heads, nope + rope, value, None, config.q_lora_rank, rank, rope,
                  None if free else config.rope_theta, bias, bias and family.output_bias,
