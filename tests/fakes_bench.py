@@ -11,7 +11,7 @@ from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.app import taxonomy
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
-from dayzero.domain.operators import GraphUse, OperatorManifest, OperatorSupport, Phase, SupportKind, Trace
+from dayzero.domain.operators import GraphUse, OperatorManifest, OperatorSupport, Phase, SupportKind, Trace, TraceOptions
 from dayzero.domain.plan import Degrees
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
@@ -74,7 +74,7 @@ class FakeTracer:
     )
     traced: int = 0
 
-    def trace(self, config: bytes, *, timeout_s: float) -> Trace:
+    def trace(self, config: bytes, *, timeout_s: float, options: TraceOptions | None = None) -> Trace:
         self.traced += 1
         if self.failing:
             raise self.failing

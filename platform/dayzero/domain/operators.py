@@ -30,8 +30,11 @@ class KernelUse:
 class GraphUse:
     """A graph-level operator: name with overload (aten.mm.default), dtypes of its tensor arguments, shapes as a class.
 
-    `shape_class` writes the shapes of the tensor arguments; `modules` are module paths with the layer index as `*`.
-    `flops` and `bytes_moved` are totals over all `count` calls; None where no formula is known.
+    `shape_class` writes the shapes of the tensor arguments, sizes that depend on the workload as symbols (Trace.symbols);
+    `modules` are module paths with the layer index as `*`. `flops` and `bytes_moved` are totals over all `count` calls; None
+    where no formula is known. `part_of` names the composite (aten.scaled_dot_product_attention.default, hub.RMSNorm,
+    fla.chunk_gated_delta_rule …) that this use is a part of: a library that offers the composite needs none of its parts, and
+    totals count the uses that are part of nothing.
     """
 
     name: str
@@ -42,27 +45,101 @@ class GraphUse:
     modules: tuple[str, ...]
     flops: int | None = None
     bytes_moved: int | None = None
+    part_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveUse:
+    """A collective (all_reduce, all_gather …) of a run sharded by `tp`, as rank 0 makes it.
+
+    `message_bytes` is the total over all `count` calls of the whole message: the input of a reduction, the output of a gather.
+    """
+
+    name: str
+    tp: int
+    phase: Phase
+    dtype: str
+    shape_class: str
+    count: int
+    message_bytes: int
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GraphBreak:
+    """Where torch.compile leaves the graph: its reason, and the line of code (file of the modelling library, line number)."""
+
+    reason: str
+    file: str
+    line: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """What compilation makes of the architecture at reduced depth and batch 1, in one phase.
+
+    `eager_launches` are operators that move or compute data, run one by one; `compiled_launches` the groups that Inductor's
+    scheduler leaves of them (None where a graph break or an error kept it from the whole). `layers` is the depth.
+    """
+
+    phase: Phase
+    layers: int
+    graphs: int
+    breaks: tuple[GraphBreak, ...]
+    eager_launches: int
+    compiled_launches: int | None
+    fused_groups: int | None
+    library_calls: int | None
+    exported: bool | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """What a trace shall hold: `tp` shards the model as its library does and traces one rank; `degrees` are those whose
+    collectives are counted; `train` adds a training step; `compiled` compiles at reduced depth."""
+
+    tp: int = 1
+    degrees: tuple[int, ...] = (2, 4, 8)
+    train: bool = True
+    compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a tracer saw: graph-level uses, parameters by component, and the modelling library's name and version."""
+    """What a tracer saw: graph-level uses, parameters by component, and the modelling library's name and version.
+
+    `symbols` maps each symbol in the shape classes to its size in this trace; `tp` is the degree that `uses` are sharded by.
+    """
 
     uses: tuple[GraphUse, ...]
     parameters_by_component: Mapping[str, int]
     library: str
     findings: tuple[Finding, ...] = ()
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    collectives: tuple[CollectiveUse, ...] = ()
+    compiled: tuple[CompiledGraph, ...] = ()
+    tp: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorInventory:
-    """All operators that a model needs, on both levels. `traced_with` names the modelling library's version, or None."""
+    """All operators that a model needs, on both levels. `traced_with` names the modelling library's version, or None.
+
+    `quantization` is the method of the weights as the configuration names it. Other fields are as in Trace.
+    """
 
     architecture: str | None
     kernels: tuple[KernelUse, ...]
     graph: tuple[GraphUse, ...]
     traced_with: str | None
     findings: tuple[Finding, ...] = ()
+    symbols: Mapping[str, int] = field(default_factory=dict)
+    collectives: tuple[CollectiveUse, ...] = ()
+    compiled: tuple[CompiledGraph, ...] = ()
+    tp: int = 1
+    quantization: str | None = None
 
 
 class SupportKind(StrEnum):

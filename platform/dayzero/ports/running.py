@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dayzero.domain.adaptation import Adaptation
 from dayzero.domain.events import Event
-from dayzero.domain.operators import Decomposition, OperatorManifest, Trace
+from dayzero.domain.operators import Decomposition, OperatorManifest, Trace, TraceOptions
 from dayzero.domain.platforms import Stack
 from dayzero.domain.runs import RunLimits, RunOutcome, RunRequest
 
@@ -47,8 +47,9 @@ class Orchestrator(Protocol):
 class Tracer(Protocol):
     """Runs an architecture's real code without weights."""
 
-    def trace(self, config: bytes, *, timeout_s: float) -> Trace:
-        """Prefill and decode of the configured architecture on the meta device, in its own process.
+    def trace(self, config: bytes, *, timeout_s: float, options: TraceOptions | None = None) -> Trace:
+        """What the options ask for (default: prefill, decode, a training step, collectives) of the configured architecture on
+        the meta device, in its own process.
 
         DependencyError: torch or the modelling library is missing. BlockedError: the architecture is unknown to the library
         or needs remote code. MeasurementError: the code failed to run.

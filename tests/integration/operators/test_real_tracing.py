@@ -68,7 +68,7 @@ def test_a_dense_model_by_hand() -> None:
     hidden, inner, vocabulary, layers = 64, 128, 256, config["num_hidden_layers"]
     weights = layers * (hidden * hidden * 2 + hidden * 32 * 2 + 3 * hidden * inner) + vocabulary * hidden
     assert sum(trace.parameters_by_component.values()) == weights + vocabulary * hidden + (2 * layers + 1) * hidden
-    attention = 2 * 4 * 522 * (16 + 16) * layers
+    attention = 2 * 4 * 263 * (16 + 16) * layers
     assert flops(trace, Phase.DECODE) - 2 * weights - attention == pytest.approx(0, abs=2 * weights * 0.02)
     sdpa = [use for use in trace.uses if use.name == "aten.scaled_dot_product_attention.default"]
     assert {use.phase for use in sdpa} == {Phase.PREFILL, Phase.DECODE} and {use.count for use in sdpa} == {layers}
@@ -83,7 +83,7 @@ def test_deepseek_v3_at_its_real_size() -> None:
     assert sum(trace.parameters_by_component.values()) == pytest.approx(671.026e9, rel=1e-5)
     grouped = [use for use in trace.uses if use.name == "aten._grouped_mm.default" and use.phase is Phase.PREFILL]
     assert sum(use.count for use in grouped) == 2 * 58
-    assert sum(use.flops or 0 for use in grouped) == 58 * 521 * 8 * 2 * 3 * 7168 * 2048
+    assert sum(use.flops or 0 for use in grouped) == 58 * 262 * 8 * 2 * 3 * 7168 * 2048
     assert {finding.code for finding in trace.findings} >= {"trace.own_code", "trace.unquantized", "trace.workload"}
 
 

@@ -10,6 +10,8 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from dayzero.adapters.trace.composites import KernelScopes
+from dayzero.adapters.trace.dispatching import Memo, MemoMode
 from dayzero.domain.findings import Finding, Severity
 
 _AUTO_CLASSES = (AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForMaskedLM, AutoModel)
@@ -35,10 +37,12 @@ class Built:
     findings: list[Finding] = field(default_factory=list)
 
 
-def build(text: str) -> Built:
+def build(text: str, scopes: KernelScopes, memo: Memo, *, language_only: bool = False) -> Built:
     """The architecture of a configuration, on the meta device, in the dtype that the configuration states.
 
-    Fused experts and fused attention are taken where the architecture accepts them. Weights are built unquantized.
+    Fused experts and fused attention are taken where the architecture accepts them. Weights are built unquantized. Kernels
+    that the model's code names tell `scopes` when they run. `language_only` leaves the towers of a multimodal model out;
+    BuildError where its language model has no class of its own.
     """
     document = json.loads(text)
     findings: list[Finding] = []
@@ -55,12 +59,23 @@ def build(text: str) -> Built:
         config = CONFIG_MAPPING[model_type].from_dict(document)
     except Exception as error:
         raise BuildError(_sentence(error)) from error
+    if language_only:
+        config = _language_config(config)
+        message = "its whole class does not run on text alone; its language model was traced, and its towers are not counted"
+        findings.append(Finding("trace.language_only", "trace", message, Severity.WARNING))
     auto = _auto_class(config)
-    model = _instantiate(auto, config, dtype, findings)
+    model = _instantiate(auto, config, dtype, findings, scopes, memo)
     decodes = auto in (AutoModelForCausalLM, AutoModelForImageTextToText) and not getattr(config, "is_encoder_decoder", False)
     if auto is AutoModelForImageTextToText:
         findings.append(_note("trace.text_only", "traced with text alone: the operators of its towers are not in the graph"))
     return Built(model, config.get_text_config(decoder=True), decodes, findings)
+
+
+def _language_config(config: Any) -> Any:
+    language = config.get_text_config(decoder=True)
+    if language is config or type(language) not in AutoModelForCausalLM._model_mapping:
+        raise BuildError(f"the language model of {config.model_type} has no class of its own")
+    return language
 
 
 def _auto_class(config: Any) -> Any:
@@ -76,14 +91,14 @@ def _auto_class(config: Any) -> Any:
     return fitting[0]
 
 
-def _instantiate(auto: Any, config: Any, dtype: torch.dtype, findings: list[Finding]) -> Any:
+def _instantiate(auto: Any, config: Any, dtype: torch.dtype, findings: list[Finding], scopes: KernelScopes, memo: Memo) -> Any:
     refusals: list[str] = []
     # The fused product of experts exists for bfloat16 only; a loop over experts would ask for data, which meta has not.
     fused = "grouped_mm" if dtype is torch.bfloat16 else "batched_mm"
     for attention, experts in product(_ATTENTION, (fused, None)):
         options = {"attn_implementation": attention} | ({"experts_implementation": experts} if experts else {})
         try:
-            with torch.device("meta"):
+            with scopes.named_functions(), torch.device("meta"), MemoMode(memo):
                 model = auto.from_config(deepcopy(config), dtype=dtype, trust_remote_code=False, **options)
         except (ValueError, TypeError, NotImplementedError, ImportError) as error:
             refusals.append(f"{attention}/{experts or 'plain'}: {_sentence(error)}")

@@ -15,13 +15,16 @@ def answer_to(job: TraceJob) -> TraceAnswer:
     """Trace the job's configuration, or say in one sentence why not."""
     try:
         from dayzero.adapters.trace.building import BuildError, UnknownTypeError
+        from dayzero.adapters.trace.sharding import ShardingError
         from dayzero.adapters.trace.tracing import trace_config
     except ImportError as error:
         return TraceAnswer(None, Refusal.NOT_INSTALLED, str(error))
     try:
-        return TraceAnswer(trace_config(job.config, fold_layers=job.fold_layers))
+        return TraceAnswer(trace_config(job.config, fold_layers=job.fold_layers, options=job.options))
     except UnknownTypeError as error:
         return TraceAnswer(None, Refusal.UNKNOWN, str(error))
+    except ShardingError as error:
+        return TraceAnswer(None, Refusal.NOT_SHARDED, str(error))
     except BuildError as error:
         return TraceAnswer(None, Refusal.BAD_CONFIG, str(error))
     except Exception as error:  # noqa: BLE001 - the library's code can raise anything; the parent says it to the operator

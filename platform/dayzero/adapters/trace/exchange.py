@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dayzero.domain.operators import Trace
+from dayzero.domain.operators import Trace, TraceOptions
 
 
 class Refusal(StrEnum):
@@ -12,6 +12,7 @@ class Refusal(StrEnum):
     NOT_INSTALLED = "not_installed"
     UNKNOWN = "unknown"
     BAD_CONFIG = "bad_config"
+    NOT_SHARDED = "not_sharded"
     FAILED = "failed"
 
 
@@ -25,6 +26,7 @@ class TraceJob:
     config: str
     cpu_s: int
     fold_layers: bool = True
+    options: TraceOptions = TraceOptions()
 
 
 @dataclass(frozen=True, slots=True)

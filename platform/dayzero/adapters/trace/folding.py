@@ -7,22 +7,26 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from dayzero.adapters.trace.recording import Recorder
+from dayzero.adapters.trace.training import joined, step_of
+from dayzero.domain.operators import Phase
 
 _INDEX_NAMES = ("layer_idx", "layer_id", "layer_index", "layer_number")
 _PLAIN = (int, float, str, bool, type(None))
+_ORIGINAL = "_dayzero_forward"
 
 
 def fold_layers(model: Any, recorder: Recorder) -> int:
     """Make each layer that equals an earlier one repeat what that one recorded; returns the number of distinct layers.
 
     Two calls are equal when the layers agree in class, parameter shapes, buffers and plain attributes at every depth (the
-    layer's own index apart) and the arguments agree in shapes, dtypes and plain values. So
-    counts stay exact for any order of layers.
+    layer's own index apart) and the arguments agree in shapes, dtypes and plain values. So counts stay exact for any order of
+    layers. In a training step a layer's gradient runs with its forward, so that both are repeated.
     """
     recorded: dict[object, tuple[int, int, Any]] = {}
     layers = [layer for stack in _stacks(model) for layer in stack]
     signatures = [_signature(layer) for layer in layers]
     for layer, signature in zip(layers, signatures, strict=True):
+        layer.__dict__[_ORIGINAL] = layer.__dict__.get("forward")
         layer.forward = _folded(layer.forward, signature, recorded, recorder)
     return len(set(signatures))
 
@@ -31,7 +35,10 @@ def unfold_layers(model: Any) -> None:
     """Give every layer its own forward back."""
     for stack in _stacks(model):
         for layer in stack:
+            original = layer.__dict__.pop(_ORIGINAL, None)
             layer.__dict__.pop("forward", None)
+            if original is not None:
+                layer.forward = original
 
 
 def _stacks(model: Any) -> list[Any]:
@@ -53,8 +60,12 @@ def _folded(run: Callable[..., Any], signature: object, recorded: dict[object, A
         if earlier is not None:
             begin, end, out = earlier
             recorder.calls.extend(recorder.calls[begin:end])
-            return out
+            return joined(out, (args, kwargs), recorder) if recorder.phase is Phase.TRAIN else out
         begin = len(recorder.calls)
+        if recorder.phase is Phase.TRAIN:
+            out = step_of(run, args, kwargs, recorder)
+            recorded[key] = (begin, len(recorder.calls), out)
+            return joined(out, (args, kwargs), recorder)
         out = run(*args, **kwargs)
         recorded[key] = (begin, len(recorder.calls), out)
         return out

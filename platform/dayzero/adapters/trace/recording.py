@@ -1,176 +1,198 @@
-"""Recording graph uses: what reaches the dispatcher, and the composites above it. Imported by child processes only."""
+"""The record of a trace: every call as a use, with its module and the composite it is a part of.
 
+Imported by child processes only.
+"""
+
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
-from dayzero.domain.operators import GraphUse, Phase
+from dayzero.adapters.trace.counting import stored_bytes
+from dayzero.adapters.trace.shapes import Shapes
+from dayzero.domain.operators import CollectiveUse, GraphUse, Phase
 
-TOKENS = 521
-"""Tokens of the traced prefill, and the context of the traced decode step: a prime, so that it shows in every shape."""
+COLLECTIVE = "collective."
+"""Prefix of the names that collectives are recorded under."""
+
+BACKWARD = ".backward"
+"""Suffix of a composite's name for what its gradient runs."""
+
+_NO_ORIGIN = 1 << 62
+"""Nodes that store a parameter's gradient have the largest number there is: that is the optimizer's side, and not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class UseKey:
-    """What makes two calls the same use."""
+class Described:
+    """One call as it is recorded, whatever module makes it."""
 
     name: str
     dtypes: tuple[str, ...]
     shape_class: str
+    flops: int | None
+    moved: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A described call in its place."""
+
+    what: Described
     phase: Phase
+    module: str
+    part_of: str | None
 
 
 @dataclass
-class Tally:
-    """Calls, FLOPs and bytes of one use, with the modules that made them."""
-
+class _Tally:
     calls: int = 0
     flops: int | None = None
-    bytes_moved: int | None = None
+    moved: int | None = None
     modules: set[str] = field(default_factory=set)
+
+    def add(self, what: Described, calls: int) -> None:
+        self.calls += calls
+        self.flops = _sum(self.flops, what.flops, calls)
+        self.moved = _sum(self.moved, what.moved, calls)
 
 
 class Recorder:
-    """Everything seen so far. `modules` is the stack of module paths that run now."""
+    """Everything seen so far. `modules` is the stack of module paths that run now, `composites` that of open composites."""
 
-    def __init__(self) -> None:
+    def __init__(self, shapes: Shapes) -> None:
+        self.shapes = shapes
         self.phase = Phase.PREFILL
-        self.modules: list[str] = []
-        self.calls: list[tuple[UseKey, int | None, int | None, str]] = []
+        self.modules: list[str] = [""]
+        self.composites: list[str] = []
+        self.calls: list[int] = []
+        """Every call in order, each a place in `kinds`."""
+        self.kinds: list[Call] = []
         self.answered: Counter[str] = Counter()
-        self.inside_composite = 0
+        self._places: dict[Call, int] = {}
+        self._muted = 0
+        self._marks: list[tuple[int, str, str | None]] = [(-1, "", None)]
 
-    def note(self, name: str, tensors: Sequence[Any], flops: int | None, moved: int | None) -> None:
-        """One call of an operator on those tensors."""
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Nothing is recorded meanwhile: what runs is ours, not the model's."""
+        self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+
+    def push(self, path: str) -> None:
+        """The module of that path begins."""
+        self.modules.append(path)
+        self._mark()
+
+    def pop(self) -> None:
+        """The running module ends."""
+        self.modules.pop()
+        self._mark()
+
+    def note(self, what: Described) -> None:
+        """One call. While gradients run it belongs to the module and composite whose forward made its node."""
+        if self._muted:
+            return
+        module, part_of = self.modules[-1], self.composites[-1] if self.composites else None
+        if self.phase is Phase.TRAIN and (node := torch._C._current_autograd_node()) is not None:
+            sequence = node._sequence_nr()
+            if sequence >= _NO_ORIGIN:
+                return
+            module, part_of = self._origin(sequence)
+        call = Call(what, self.phase, module, part_of)
+        place = self._places.setdefault(call, len(self.kinds))
+        if place == len(self.kinds):
+            self.kinds.append(call)
+        self.calls.append(place)
+
+    def describe(self, name: str, tensors: Sequence[Any], flops: int | None, moved: int | None) -> Described:
+        """A call of an operator on those tensors."""
         dtypes = tuple(dict.fromkeys(str(tensor.dtype).removeprefix("torch.") for tensor in tensors))
-        shapes = ",".join(_shape(tensor.shape, self.phase) for tensor in tensors)
-        self.calls.append((UseKey(name, dtypes, shapes, self.phase), flops, moved, self.modules[-1] if self.modules else ""))
+        return Described(name, dtypes, ",".join(self.shapes.of(tensor.shape) for tensor in tensors), flops, moved)
+
+    @contextmanager
+    def composite(self, name: str, inputs: Sequence[Any], outputs: list[Any]) -> Iterator[None]:
+        """A composite that runs its parts meanwhile; `outputs` is filled by then. Its FLOPs are those of its parts."""
+        if self._muted:
+            yield
+            return
+        begin = len(self.calls)
+        self.composites.append(name)
+        self._mark()
+        try:
+            yield
+        finally:
+            self.composites.pop()
+            self._mark()
+        inside = [self.kinds[place] for place in self.calls[begin:]]
+        parts = [call.what.flops for call in inside if call.part_of == name]
+        flops = None if all(one is None for one in parts) else sum(one or 0 for one in parts)
+        moved = stored_bytes((*inputs, *outputs))
+        self.note(self.describe(name, inputs, flops, moved))
+        if self.phase is Phase.TRAIN and any(tensor.requires_grad for tensor in outputs):
+            # The gradient reads what came in and out and the gradient of what came out, and writes one for what came in.
+            self.note(self.describe(name + BACKWARD, (*outputs, *inputs), None, 2 * moved))
+
+    def _mark(self) -> None:
+        if self.phase is Phase.TRAIN:
+            part_of = self.composites[-1] + BACKWARD if self.composites else None
+            self._marks.append((torch.autograd._get_sequence_nr(), self.modules[-1], part_of))
+
+    def _origin(self, sequence: int) -> tuple[str, str | None]:
+        """Module and composite that ran when the node of that number was made."""
+        mark = self._marks[bisect_right(self._marks, sequence, key=lambda mark: mark[0]) - 1]
+        return mark[1], mark[2]
 
     def uses(self) -> tuple[GraphUse, ...]:
-        """The calls, summed up by use and sorted."""
-        tallies: dict[UseKey, Tally] = {}
-        for key, flops, moved, module in self.calls:
-            tally = tallies.setdefault(key, Tally())
-            tally.calls += 1
-            tally.flops = _sum(tally.flops, flops)
-            tally.bytes_moved = _sum(tally.bytes_moved, moved)
-            tally.modules.add(module)
+        """The calls without collectives, summed up by use and sorted."""
+        tallies = self._tallies(collectives=False)
+        _give_gradients_their_flops(tallies)
         rows = [
-            GraphUse(key.name, key.dtypes, key.shape_class, key.phase, tally.calls, tuple(sorted(tally.modules)),
-                     tally.flops, tally.bytes_moved)
-            for key, tally in tallies.items()
+            GraphUse(name, dtypes, shape_class, phase, tally.calls, tuple(sorted(tally.modules)), tally.flops, tally.moved,
+                     part_of)
+            for (name, dtypes, shape_class, phase, part_of), tally in tallies.items()
         ]  # fmt: skip
-        return tuple(sorted(rows, key=lambda use: (use.phase, use.name, use.shape_class, use.dtypes)))
+        return tuple(sorted(rows, key=lambda use: (use.phase, use.name, use.shape_class, use.dtypes, use.part_of or "")))
+
+    def collectives(self, tp: int) -> tuple[CollectiveUse, ...]:
+        """The collectives, summed up and sorted."""
+        rows = [
+            CollectiveUse(name.removeprefix(COLLECTIVE), tp, phase, "/".join(dtypes), shape_class, tally.calls,
+                          tally.moved or 0, tuple(sorted(tally.modules)))
+            for (name, dtypes, shape_class, phase, _), tally in self._tallies(collectives=True).items()
+        ]  # fmt: skip
+        return tuple(sorted(rows, key=lambda use: (use.phase, use.name, use.shape_class, use.dtype)))
+
+    def _tallies(self, *, collectives: bool) -> dict[tuple[str, tuple[str, ...], str, Phase, str | None], _Tally]:
+        tallies: dict[tuple[str, tuple[str, ...], str, Phase, str | None], _Tally] = {}
+        for place, calls in Counter(self.calls).items():
+            call = self.kinds[place]
+            what = call.what
+            if what.name.startswith(COLLECTIVE) is collectives:
+                key = (what.name, what.dtypes, what.shape_class, call.phase, call.part_of)
+                tally = tallies.setdefault(key, _Tally())
+                tally.add(what, calls)
+                tally.modules.add(call.module)
+        return tallies
 
 
-class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
-    """Notes every operator that reaches the dispatcher, and answers the two that ask for data, which meta has not."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        inputs = _tensors((args, kwargs))
-        out = self._answer(func, args, kwargs, inputs)
-        outputs = _tensors(out)
-        # Inside a composite the FLOPs are the composite's, or they would be counted twice.
-        flops = 0 if self._recorder.inside_composite else _flops(func, args, kwargs, out)
-        self._recorder.note(str(func), inputs or outputs, flops, 0 if _is_view(func) else _bytes((*inputs, *outputs)))
-        return out
-
-    def _answer(self, func: Any, args: Any, kwargs: Any, inputs: Sequence[Any]) -> Any:
-        on_meta = any(tensor.is_meta for tensor in inputs)
-        if on_meta and func is torch.ops.aten.nonzero.default:
-            self._recorder.answered["aten.nonzero.default"] += 1
-            return torch.empty((1, args[0].dim()), dtype=torch.int64, device="meta")
-        if on_meta and func is torch.ops.aten._local_scalar_dense.default:
-            self._recorder.answered["aten._local_scalar_dense.default"] += 1
-            return 1.0 if args[0].dtype.is_floating_point else 1
-        return func(*args, **kwargs)
+def _give_gradients_their_flops(tallies: dict[tuple[str, tuple[str, ...], str, Phase, str | None], _Tally]) -> None:
+    """Share the FLOPs of what a composite's gradient ran among the calls of that gradient, equally."""
+    for composite in {part_of for *_, part_of in tallies if part_of is not None and part_of.endswith(BACKWARD)}:
+        parts = [tally.flops for (*_, part_of), tally in tallies.items() if part_of == composite and tally.flops is not None]
+        own = [tally for (name, *_), tally in tallies.items() if name == composite]
+        calls = sum(tally.calls for tally in own)
+        left, total = calls, sum(parts)
+        for tally in own if parts else ():
+            tally.flops = total * tally.calls // left
+            total, left = total - tally.flops, left - tally.calls
 
 
-class CompositeRecorder(TorchFunctionMode):  # type: ignore[misc]
-    """Notes fused composites by their own name, above the parts that the dispatcher sees."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        composite = _COMPOSITES.get(func)
-        if composite is None:
-            return func(*args, **kwargs)
-        name, formula = composite
-        self._recorder.inside_composite += 1
-        try:
-            out = func(*args, **kwargs)
-        finally:
-            self._recorder.inside_composite -= 1
-        inputs = _tensors((args, kwargs))
-        self._recorder.note(name, inputs, formula(inputs), _bytes((*inputs, *_tensors(out))))
-        return out
-
-
-def _sdpa_flops(inputs: Sequence[Any]) -> int:
-    """2·b·h·q·kv·(dk + dv), no discount for causal masks (FlashAttention-2 paper, section 4.1, forward)."""
-    query, key, value = inputs[:3]
-    batch, heads, queries, width = query.shape
-    return int(2 * batch * heads * queries * key.shape[-2] * (width + value.shape[-1]))
-
-
-_COMPOSITES: dict[Any, tuple[str, Callable[[Sequence[Any]], int | None]]] = {
-    torch.nn.functional.scaled_dot_product_attention: ("aten.scaled_dot_product_attention.default", _sdpa_flops),
-    torch.nn.functional.rms_norm: ("aten.rms_norm.default", lambda inputs: None),
-}
-
-
-def _flops(func: Any, args: Any, kwargs: Any, out: Any) -> int | None:
-    """FLOPs by torch's own formulas; those of a grouped product are 2·tokens·k·n, which torch's counter leaves out."""
-    packet = func._overloadpacket
-    if packet is torch.ops.aten._grouped_mm:
-        left, right = args[0], args[1]
-        if left.dim() == 2 and right.dim() == 3:
-            return 2 * int(left.shape[0]) * int(left.shape[1]) * int(right.shape[2])
-        return None
-    formula = flop_registry.get(packet)
-    return None if formula is None else int(formula(*args, **kwargs, out_val=out))
-
-
-def _is_view(func: Any) -> bool:
-    returns = func._schema.returns
-    return bool(returns) and all(item.alias_info is not None and not item.alias_info.is_write for item in returns)
-
-
-def _tensors(tree: Any) -> tuple[Any, ...]:
-    return tuple(leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
-
-
-def _bytes(tensors: Iterable[Any]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-def _sum(left: int | None, right: int | None) -> int | None:
-    return left if right is None else right + (left or 0)
-
-
-def _shape(shape: Sequence[int], phase: Phase) -> str:
-    return "(" + ",".join(_size(int(size), phase) for size in shape) + ")"
-
-
-def _size(size: int, phase: Phase) -> str:
-    """A size in words: T stands for the traced tokens and S for the context of a decode step with its new token."""
-    if phase is Phase.DECODE and size == TOKENS + 1:
-        return "S"
-    if size and size % TOKENS == 0:
-        return "T" if size == TOKENS else f"{size // TOKENS}T"
-    return str(size)
+def _sum(total: int | None, one: int | None, calls: int) -> int | None:
+    return total if one is None else (total or 0) + one * calls

@@ -12,7 +12,7 @@ from typing import Any
 from dayzero import codec
 from dayzero.adapters.trace.exchange import Refusal, TraceAnswer, TraceJob
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.domain.operators import Trace
+from dayzero.domain.operators import Trace, TraceOptions
 from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError
 
 _INSTALL = "Install the worker extra: pip install 'dayzero[worker]'"
@@ -27,18 +27,19 @@ class SubprocessTracer:
         self._python = python
         self._fold_layers = fold_layers
 
-    def trace(self, config: bytes, *, timeout_s: float) -> Trace:
+    def trace(self, config: bytes, *, timeout_s: float, options: TraceOptions | None = None) -> Trace:
         """As the port says; BadInputError when the bytes are no configuration with a model type."""
         model_type = _checked(config)
+        wanted = options or TraceOptions()
         with tempfile.TemporaryDirectory(prefix="dayzero-trace-") as folder:
-            answer = self._ask(Path(folder), config, model_type, timeout_s)
+            answer = self._ask(Path(folder), config, model_type, timeout_s, wanted)
         if answer.trace is not None:
             return answer.trace
         raise _as_error(answer, model_type)
 
-    def _ask(self, folder: Path, config: bytes, model_type: str, timeout_s: float) -> TraceAnswer:
+    def _ask(self, folder: Path, config: bytes, model_type: str, timeout_s: float, options: TraceOptions) -> TraceAnswer:
         job, answer, log = folder / "job.json", folder / "answer.json", folder / "log.txt"
-        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), ceil(timeout_s) + 1, self._fold_layers)))
+        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), ceil(timeout_s) + 1, self._fold_layers, options)))
         command = [self._python, "-P", "-m", "dayzero.adapters.trace.child", str(job), str(answer)]
         with log.open("wb") as sink:
             try:
@@ -122,6 +123,8 @@ def _as_error(answer: TraceAnswer, model_type: str) -> DayzeroError:
         return DependencyError(f"tracing needs what is not installed: {answer.message}.", remedy=_INSTALL)
     if answer.refusal is Refusal.UNKNOWN:
         return _unknown(model_type, remote_code=False)
+    if answer.refusal is Refusal.NOT_SHARDED:
+        return BadInputError(f"{model_type} cannot be traced sharded: {answer.message}.", remedy="Ask for another --tp.")
     if answer.refusal is Refusal.BAD_CONFIG:
         return BadInputError(f"{library_name()} cannot build {model_type} from this configuration: {answer.message}.")
     return MeasurementError(f"tracing {model_type} failed: {answer.message}.")
