@@ -110,7 +110,8 @@ class TraceOptions:
 class Trace:
     """What a tracer saw: graph-level uses, parameters by component, and the modelling library's name and version.
 
-    `symbols` maps each symbol in the shape classes to its size in this trace; `tp` is the degree that `uses` are sharded by.
+    `symbols` maps each symbol in the shape classes to its size in this trace; `tp` is the degree that `uses` are sharded by;
+    `decompositions` are torch's own, taken on the arguments that the model gave.
     """
 
     uses: tuple[GraphUse, ...]
@@ -121,6 +122,7 @@ class Trace:
     collectives: tuple[CollectiveUse, ...] = ()
     compiled: tuple[CompiledGraph, ...] = ()
     tp: int = 1
+    decompositions: "tuple[Decomposition, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class OperatorInventory:
     collectives: tuple[CollectiveUse, ...] = ()
     compiled: tuple[CompiledGraph, ...] = ()
     tp: int = 1
+    decompositions: "tuple[Decomposition, ...]" = ()
     quantization: str | None = None
 
 
@@ -237,7 +240,8 @@ class CoverageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorCoverage:
-    """How one operator is covered on the platform, and why that is so."""
+    """How one operator is covered on the platform, and why that is so. Shares are of the whole model's FLOPs and bytes moved,
+    over all phases that were traced; `part_of` as in GraphUse."""
 
     operator: str
     dtypes: tuple[str, ...]
@@ -247,11 +251,27 @@ class OperatorCoverage:
     count: int
     modules: tuple[str, ...]
     flops_share: float
+    bytes_share: float = 0.0
+    phases: tuple[Phase, ...] = ()
+    part_of: str | None = None
+
+
+class Bridging(StrEnum):
+    """How a gap can be bridged, the cheapest first."""
+
+    DECOMPOSITION = "decomposition"
+    COMPILE = "compile"
+    KERNEL = "kernel"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """An operator that is not covered, with its share of compute and the way to bridge it (None: none is known)."""
+    """An operator that is not covered, with its share of compute and the way to bridge it (None: none is known).
+
+    `score` is share × models / cost, with share the mean of the shares of FLOPs and bytes (never nothing) and cost the figure of
+    `bridging`; `models` counts the models known to lack this operator on the platform, this one included.
+    """
 
     operator: str
     why: str
@@ -259,13 +279,31 @@ class Gap:
     flops_share: float
     calls: int
     modules: tuple[str, ...]
+    bytes_share: float = 0.0
+    bridging: Bridging = Bridging.UNKNOWN
+    cost: float = 0.0
+    share: float = 0.0
+    models: int = 1
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRoute:
+    """Whether a serving engine says that it runs the model: covered, missing, or unknown (None) with the reasons."""
+
+    engine: str
+    version: str
+    covered: bool | None
+    grade: Grade
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageReport:
     """Coverage of one inventory by one manifest; `graph_coverage` is the share of distinct graph uses that are not missing.
 
-    It is None when the graph level is unknown (nothing was traced). Gaps come ranked, the costliest first.
+    It is None when the graph level is unknown (nothing was traced). Gaps come ranked, the most worthwhile bridge first. `tp`
+    is the degree that shapes and figures were judged at; `engines` is the other route to the model.
     """
 
     platform: str
@@ -275,3 +313,5 @@ class CoverageReport:
     gaps: tuple[Gap, ...]
     graph_coverage: float | None
     findings: tuple[Finding, ...] = ()
+    tp: int = 1
+    engines: tuple[EngineRoute, ...] = ()

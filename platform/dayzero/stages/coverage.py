@@ -1,6 +1,6 @@
 """Coverage: which operators of an inventory a platform's manifest covers, how, and what is missing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from dayzero.domain.canonical import digest
@@ -8,24 +8,20 @@ from dayzero.domain.findings import Finding
 from dayzero.domain.operators import (
     CoverageKind,
     CoverageReport,
-    Gap,
+    EngineManifest,
     GraphUse,
     OperatorCoverage,
     OperatorInventory,
     OperatorManifest,
-    OperatorSupport,
-    SupportKind,
 )
 from dayzero.domain.verdict import Grade
+from dayzero.stages.coverage_engines import engine_routes
+from dayzero.stages.coverage_figures import rank_figures, use_figures
+from dayzero.stages.coverage_judge import GRADES, Answer, Asked, Judge, of_parts
+from dayzero.stages.coverage_ranking import gaps_of
 
-_GRADES = (Grade.PREDICTED, Grade.DECLARED, Grade.MEASURED)
-_GENERATED = frozenset({
-    "abs", "add", "bitwise_and", "bitwise_not", "bitwise_or", "clamp", "cos", "div", "eq", "exp", "floor_divide", "ge", "gelu",
-    "gt", "le", "log", "logical_and", "logical_not", "lt", "masked_fill", "maximum", "mean", "minimum", "mul", "ne", "neg",
-    "pow", "reciprocal", "relu", "rsqrt", "rsub", "sigmoid", "silu", "sin", "softplus", "sqrt", "sub", "sum", "tanh", "where",
-    "_softmax",
-})  # fmt: skip
-"""Base names of point-wise and reducing operators, which torch.compile's Inductor generates itself (its lowering table)."""
+_WORST = (CoverageKind.MISSING, CoverageKind.FALLBACK, CoverageKind.DECOMPOSED, CoverageKind.CUSTOM, CoverageKind.NATIVE)
+_Judged = list[tuple[GraphUse, Answer]]
 
 
 def with_exclusions(manifest: OperatorManifest, exclusions: Mapping[str, str]) -> OperatorManifest:
@@ -34,148 +30,124 @@ def with_exclusions(manifest: OperatorManifest, exclusions: Mapping[str, str]) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
-    kind: CoverageKind
-    grade: Grade
-    why: str
+class _Work:
+    """What the whole model computes and moves, over all traced phases; parts of composites left out, or they counted twice."""
 
+    flops: int
+    moved: int
 
-class _Judge:
-    """One manifest, indexed, with what a platform's plugins add."""
-
-    def __init__(self, manifest: OperatorManifest, custom: Mapping[str, str]) -> None:
-        self.manifest = manifest
-        self.custom = custom
-        self.offered = {support.name: support for support in manifest.operators}
-        self.made_of = {rule.name: rule.into for rule in manifest.decompositions}
-
-    def judge(self, name: str, dtypes: frozenset[str], use: GraphUse | None, above: frozenset[str] = frozenset()) -> _Answer:
-        """How one operator is covered; `above` holds the operators that are being decomposed already."""
-        if name in self.custom:
-            return _Answer(CoverageKind.CUSTOM, Grade.DECLARED, f"custom operator: {self.custom[name]}")
-        refusal = self._refusal(name, dtypes, use)
-        support = self.offered.get(name)
-        if refusal is not None or support is None:
-            return self._decomposed(name, refusal or f"not in the manifest of {self._provider}", above)
-        if support.kind is SupportKind.NATIVE:
-            return _Answer(CoverageKind.NATIVE, support.grade, f"{self._provider} has a kernel for it")
-        if support.kind is SupportKind.FALLBACK:
-            return _Answer(CoverageKind.FALLBACK, support.grade, f"{self._provider} runs it on another device or slower path")
-        return self._composite(support, above)
-
-    @property
-    def _provider(self) -> str:
-        return f"{self.manifest.provider} {self.manifest.version}"
-
-    def _refusal(self, name: str, dtypes: frozenset[str], use: GraphUse | None) -> str | None:
-        if name in self.manifest.excluded:
-            return f"excluded on {self.manifest.platform}: {self.manifest.excluded[name]}"
-        support = self.offered.get(name)
-        if support is None:
-            return None
-        unfit = sorted(dtypes - set(support.dtypes)) if support.dtypes else []
-        if unfit:
-            return f"{self._provider} does not offer it for {', '.join(unfit)} (it does for {', '.join(support.dtypes)})"
-        if use is not None and support.phases and use.phase not in support.phases:
-            return f"{self._provider} does not offer it in {use.phase.value}"
-        return None
-
-    def _composite(self, support: OperatorSupport, above: frozenset[str]) -> _Answer:
-        """An operator that its provider makes of others: covered as they are, where they are known."""
-        parts = self.made_of.get(support.name)
-        if support.name in above:
-            return _Answer(CoverageKind.MISSING, support.grade, f"{self._provider} makes it of itself, in a circle")
-        if not parts:
-            why = f"{self._provider} makes it of other operators, which it does not name"
-            return _Answer(CoverageKind.DECOMPOSED, support.grade, why)
-        return self._of_parts(support.name, parts, f"{self._provider} makes it of other operators", support.grade, above)
-
-    def _decomposed(self, name: str, refusal: str, above: frozenset[str]) -> _Answer:
-        parts = self.made_of.get(name)
-        if not parts or name in above:
-            return _Answer(CoverageKind.MISSING, Grade.DECLARED, refusal)
-        return self._of_parts(name, parts, refusal, Grade.DECLARED, above)
-
-    def _of_parts(self, name: str, parts: tuple[str, ...], reason: str, grade: Grade, above: frozenset[str]) -> _Answer:
-        judged = {part: self.judge(part, frozenset(), None, above | {name}) for part in parts}
-        lost = sorted(part for part, answer in judged.items() if answer.kind is CoverageKind.MISSING)
-        if lost:
-            why = f"{reason}; it can be made of {', '.join(parts)}, of which {', '.join(lost)} is missing too"
-            return _Answer(CoverageKind.MISSING, grade, why)
-        lowest = min((grade, *(answer.grade for answer in judged.values())), key=_GRADES.index)
-        return _Answer(CoverageKind.DECOMPOSED, lowest, f"{reason}; made of {', '.join(parts)}")
+    def shares(self, uses: Iterable[GraphUse]) -> tuple[float, float]:
+        flops = sum(use.flops or 0 for use in uses)
+        moved = sum(use.bytes_moved or 0 for use in uses)
+        return (flops / self.flops if self.flops else 0.0, moved / self.moved if self.moved else 0.0)
 
 
 def cover(
-    inventory: OperatorInventory, manifest: OperatorManifest, *, custom: Mapping[str, str] | None = None
+    inventory: OperatorInventory,
+    manifest: OperatorManifest,
+    *,
+    custom: Mapping[str, str] | None = None,
+    engines: Iterable[EngineManifest] = (),
+    tp: int | None = None,
 ) -> CoverageReport:
     """How the manifest covers the inventory. `custom` maps operators that plugins bring for the platform to what they are.
 
-    An operator that is missing or excluded counts as decomposed only when a declared decomposition leads, however deep, to
-    parts that are all covered. Every other one is a gap. Kernel-level names are judged only where the manifest has kernels.
+    An operator that is missing or excluded counts as decomposed only when a decomposition (of the manifest, or seen in the
+    trace) leads, however deep, to parts that are all covered. Every other one is a gap. The parts of a composite
+    that is offered itself are not needed and not listed. Kernel-level names are judged only where the manifest has kernels, by
+    their figures on one of `tp` ranks (default: the degree of the trace); graph uses by the shapes that were traced.
     """
-    judge = _Judge(manifest, custom or {})
-    groups: dict[tuple[str, tuple[str, ...]], list[tuple[GraphUse, _Answer]]] = {}
+    judge = Judge(manifest, custom or {}, inventory.decompositions)
+    degree = inventory.tp if tp is None else tp
+    judged = _judged(inventory, judge)
+    whole = [use for use in inventory.graph if use.part_of is None]
+    work = _Work(sum(use.flops or 0 for use in whole), sum(use.bytes_moved or 0 for use in whole))
+    groups: dict[tuple[str, tuple[str, ...], str], _Judged] = {}
+    for use, answer in judged:
+        groups.setdefault((use.name, use.dtypes, use.part_of or ""), []).append((use, answer))
+    rows = [_row(members, work) for _, members in sorted(groups.items())]
+    rows.extend(_kernel_rows(inventory, judge, degree))
+    covered = sum(answer.kind is not CoverageKind.MISSING for _, answer in judged) / len(judged) if judged else None
+    grade = min((row.grade for row in rows), key=GRADES.index, default=Grade.PREDICTED)
+    return CoverageReport(
+        manifest.platform, digest(manifest), grade, tuple(rows), gaps_of(rows, judge), covered,
+        _findings(inventory, degree, answered=bool(judged)), degree, engine_routes(inventory, engines),
+    )  # fmt: skip
+
+
+def _findings(inventory: OperatorInventory, tp: int, *, answered: bool) -> tuple[Finding, ...]:
+    if not answered:
+        return (Finding("coverage.unknown", "graph", "nothing was traced: graph coverage is unknown"),)
+    if tp != inventory.tp:
+        message = f"graph uses were traced at tp {inventory.tp}, kernels are judged at tp {tp}"
+        return (Finding("coverage.degrees_differ", "graph", message),)
+    return ()
+
+
+def _judged(inventory: OperatorInventory, judge: Judge) -> _Judged:
+    """Every graph use that is needed, with its answer. A composite that is covered itself makes its parts needless."""
+    parts: dict[tuple[str, str], list[GraphUse]] = {}
     for use in inventory.graph:
-        groups.setdefault((use.name, use.dtypes), []).append((use, judge.judge(use.name, frozenset(use.dtypes), use)))
-    total = sum(use.flops or 0 for use in inventory.graph)
-    rows = [_row(name, dtypes, members, total) for (name, dtypes), members in sorted(groups.items())]
-    rows.extend(_kernel_rows(inventory, judge))
-    answers = [answer for members in groups.values() for _, answer in members]
-    covered = sum(answer.kind is not CoverageKind.MISSING for answer in answers) / len(answers) if answers else None
-    findings = () if answers else (Finding("coverage.unknown", "graph", "nothing was traced: graph coverage is unknown"),)
-    grade = min((row.grade for row in rows), key=_GRADES.index, default=Grade.PREDICTED)
-    return CoverageReport(manifest.platform, digest(manifest), grade, tuple(rows), _gaps(rows, judge), covered, findings)
+        if use.part_of is not None:
+            parts.setdefault((use.part_of, use.phase), []).append(use)
+    found: _Judged = []
+    waiting = [use for use in inventory.graph if use.part_of is None]
+    opened: set[tuple[str, str]] = set()
+    while waiting:
+        use = waiting.pop()
+        inside = parts.get((use.name, use.phase), [])
+        asked = Asked(frozenset(use.dtypes), use.phase, use_figures(use, inventory.symbols))
+        itself = judge.itself(use.name, asked)
+        if itself is not None or not inside:
+            found.append((use, itself or judge.judge(use.name, asked)))
+            continue
+        if (use.name, use.phase) not in opened:
+            opened.add((use.name, use.phase))
+            waiting.extend(inside)
+        found.append((use, _of_traced_parts(use, inside, asked, inventory, judge)))
+    return found
 
 
-def _row(name: str, dtypes: tuple[str, ...], members: list[tuple[GraphUse, _Answer]], total: int) -> OperatorCoverage:
-    """One operator in one combination of dtypes; where its uses differ, the worst counts."""
-    answer = max((answer for _, answer in members), key=lambda answer: answer.kind is CoverageKind.MISSING)
-    modules = sorted({module for use, _ in members for module in use.modules})
-    flops = sum(use.flops or 0 for use, _ in members)
-    calls = sum(use.count for use, _ in members)
-    return OperatorCoverage(
-        name, dtypes, answer.kind, answer.grade, answer.why, calls, tuple(modules), flops / total if total else 0.0
+def _of_traced_parts(use: GraphUse, inside: list[GraphUse], asked: Asked, inventory: OperatorInventory, judge: Judge) -> Answer:
+    """A composite by the parts that it ran as in the trace."""
+    answers: dict[str, Answer] = {}
+    for part in sorted(inside, key=lambda part: part.name):
+        answer = judge.judge(part.name, Asked(frozenset(part.dtypes), part.phase, use_figures(part, inventory.symbols)))
+        if part.name not in answers or answer.kind is CoverageKind.MISSING:
+            answers[part.name] = answer
+    support = judge.offered.get(use.name)
+    reason = judge.refusal(use.name, asked) or (
+        f"not in the manifest of {judge.provider}" if support is None else f"{judge.provider} makes it of other operators"
     )
+    return of_parts(answers, reason, Grade.DECLARED if support is None else support.grade)
 
 
-def _kernel_rows(inventory: OperatorInventory, judge: _Judge) -> list[OperatorCoverage]:
+def _row(members: _Judged, work: _Work) -> OperatorCoverage:
+    """One operator in one combination of dtypes; where its uses differ, the worst counts."""
+    uses = [use for use, _ in members]
+    answer = min((answer for _, answer in members), key=lambda answer: _WORST.index(answer.kind))
+    modules = sorted({module for use in uses for module in use.modules})
+    flops, moved = work.shares(uses)
+    phases = tuple(sorted({use.phase for use in uses}))
+    return OperatorCoverage(
+        uses[0].name, uses[0].dtypes, answer.kind, answer.grade, answer.why, sum(use.count for use in uses), tuple(modules),
+        flops, moved, phases, uses[0].part_of,
+    )  # fmt: skip
+
+
+def _kernel_rows(inventory: OperatorInventory, judge: Judge, tp: int) -> list[OperatorCoverage]:
     manifest = judge.manifest
     spoken = set(judge.offered) | set(manifest.excluded) | set(judge.custom)
     families = {name.split(".", 1)[0] for name in judge.offered if not name.startswith("aten.")}
-    layers: dict[str, int] = {}
+    answers: dict[str, tuple[int, Answer]] = {}
     for kernel in inventory.kernels:
-        layers[kernel.name] = layers.get(kernel.name, 0) + kernel.layers
-    rows = []
-    for name, count in sorted(layers.items()):
-        if name in spoken or name.split(".", 1)[0] in families:
-            answer = judge.judge(name, frozenset(), None)
-            rows.append(OperatorCoverage(name, (), answer.kind, answer.grade, answer.why, count, (), 0.0))
-    return rows
-
-
-def _gaps(rows: list[OperatorCoverage], judge: _Judge) -> tuple[Gap, ...]:
-    """Missing operators, the largest share of FLOPs first, then the most calls; one gap an operator."""
-    merged: dict[str, Gap] = {}
-    for row in rows:
-        if row.kind is not CoverageKind.MISSING:
+        if kernel.name not in spoken and kernel.name.split(".", 1)[0] not in families:
             continue
-        known = merged.get(row.operator)
-        share, calls, modules = row.flops_share, row.count, set(row.modules)
-        if known is not None:
-            share, calls, modules = share + known.flops_share, calls + known.calls, modules | set(known.modules)
-        merged[row.operator] = Gap(row.operator, row.why, _bridge(row.operator, judge), share, calls, tuple(sorted(modules)))
-    return tuple(sorted(merged.values(), key=lambda gap: (-gap.flops_share, -gap.calls, gap.operator)))
-
-
-def _bridge(name: str, judge: _Judge) -> str | None:
-    """The way to bridge a gap that asks least: parts, code generation, or an operator of one's own; else None."""
-    parts = judge.made_of.get(name)
-    if parts:
-        return f"decomposition into {', '.join(parts)}, once those are covered"
-    words = name.split(".")
-    if words[0] == "aten" and words[1] in _GENERATED:
-        return "torch.compile (Inductor generates it where it has a backend for the platform)"
-    if words[0] == "aten":
-        return "custom operator (entry-point group dayzero.operators)"
-    return None
+        answer = judge.judge(kernel.name, Asked(figures=rank_figures(kernel, tp)))
+        layers, known = answers.get(kernel.name, (0, answer))
+        worse = min((known, answer), key=lambda one: _WORST.index(one.kind))
+        answers[kernel.name] = (layers + kernel.layers, worse)
+    return [
+        OperatorCoverage(name, (), answer.kind, answer.grade, answer.why, layers, (), 0.0)
+        for name, (layers, answer) in sorted(answers.items())
+    ]

@@ -39,14 +39,18 @@ def inventory_of(spec: ModelSpec, trace: Trace | None, taxonomy: Taxonomy) -> Op
     """
     findings: list[Finding] = []
     kernels = _kernels(spec, taxonomy, findings)
+    method = None if spec.quantization is None else spec.quantization.method
     if trace is None:
         findings.append(Finding("inventory.not_traced", "graph", "nothing was traced: the graph level is unknown"))
-        return OperatorInventory(spec.architecture, kernels, (), None, tuple(findings))
+        return OperatorInventory(spec.architecture, kernels, (), None, tuple(findings), quantization=method)
     findings.extend(trace.findings)
     if spec.layers:
         findings.extend(_disagreements(kernels, trace))
         findings.extend(_parameters_differ(spec, trace))
-    return OperatorInventory(spec.architecture, kernels, trace.uses, trace.library, tuple(findings))
+    return OperatorInventory(
+        spec.architecture, kernels, trace.uses, trace.library, tuple(findings), trace.symbols, trace.collectives,
+        trace.compiled, trace.tp, trace.decompositions, method,
+    )  # fmt: skip
 
 
 def _kernels(spec: ModelSpec, taxonomy: Taxonomy, findings: list[Finding]) -> tuple[KernelUse, ...]:

@@ -118,6 +118,8 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
         self._collectives_only = collectives_only
         self._memo = memo
         self._described: dict[Hashable, Described] = {}
+        self.samples: dict[Any, tuple[Any, Any]] = {}
+        """Each operator with the first arguments that it was called with."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if DTensor in types:
@@ -132,6 +134,7 @@ class DispatchRecorder(TorchDispatchMode):  # type: ignore[misc]
             described = self._described.get(key) if key is not None else None
             if described is None:
                 described = self._describe(func, args, kwargs, out)
+                self.samples.setdefault(func, (args, kwargs))
                 if key is not None:
                     self._described[key] = described
         if described.name:

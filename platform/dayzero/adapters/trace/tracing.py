@@ -13,6 +13,7 @@ from dayzero.adapters.trace.building import BuildError, Built, UnknownTypeError,
 from dayzero.adapters.trace.components import parameters_by_component
 from dayzero.adapters.trace.composites import CompositeRecorder, KernelScopes
 from dayzero.adapters.trace.counting import tensors_in
+from dayzero.adapters.trace.decomposing import decompositions_of
 from dayzero.adapters.trace.dispatching import DispatchRecorder, Memo
 from dayzero.adapters.trace.folding import fold_layers, unfold_layers
 from dayzero.adapters.trace.recording import Recorder
@@ -38,7 +39,7 @@ def trace_config(text: str, *, fold_layers: bool, options: TraceOptions | None =
         return _traced(_Tracing(build(text, scopes, memo), scopes, memo, fold_layers), wanted)
     except (UnknownTypeError, BuildError, ShardingError):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the library's code can raise anything; the language model alone may run
         try:
             built = build(text, scopes, memo, language_only=True)
         except BuildError:
@@ -56,7 +57,7 @@ def _traced(tracing: "_Tracing", wanted: TraceOptions) -> Trace:
     library = f"transformers {transformers.__version__}, torch {torch.__version__}"
     return Trace(
         (*recorder.uses(), *trained), components, library, tuple(tracing.findings), recorder.shapes.symbols,
-        tuple(collectives), (), wanted.tp,
+        tuple(collectives), (), wanted.tp, decompositions_of(tracing.samples),
     )  # fmt: skip
 
 
@@ -69,6 +70,7 @@ class _Tracing:
         self._scopes = scopes
         self._fold = fold
         self.findings = list(built.findings)
+        self.samples: dict[Any, tuple[Any, Any]] = {}
 
     def inference(self, tp: int) -> Recorder:
         """Prefill and decode, folded where that works, else at full depth."""
@@ -118,6 +120,7 @@ class _Tracing:
         finally:
             if folding:
                 unfold_layers(built.model)
+        self.samples = dispatch.samples | self.samples
         if note:
             self.findings.extend(_notes(recorder, distinct))
         return recorder
