@@ -36,6 +36,10 @@ class NotFoundError(BadInputError):
     """The named thing does not exist."""
 
 
+class NotShardedError(BadInputError):
+    """The model cannot be split by the degree that was asked for."""
+
+
 class BlockedError(DayzeroError):
     """The work cannot go on until the operator does something; the remedy says what."""
 

@@ -27,6 +27,7 @@ from dayzero.app.planes import (
 from dayzero.app.platforms import (
     Imported,
     check_platform,
+    models_lacking,
     new_platform,
     read_import,
     record_import,
@@ -55,6 +56,7 @@ __all__ = [
     "knows_architecture",
     "local_work",
     "manifest_probe",
+    "models_lacking",
     "new_platform",
     "poll_once",
     "probe_platform",

@@ -9,10 +9,11 @@ import typer
 from dayzero import app
 from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.domain.plan import Degrees
-from dayzero.domain.release import FileRole, Release
+from dayzero.domain.release import FileRole, Release, model_name
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings
 from dayzero.stages.coverage_json import ops_document
+from dayzero.stages.coverage_ranking import with_models
 from dayzero.stages.structure_json import inspect_document
 from dayzero.steps import concluding, prestaging, weights
 from dayzero.steps.documents import (
@@ -69,23 +70,28 @@ def inspect(
 def ops(
     model: Model,
     platform: Annotated[str | None, typer.Option("--platform", "-p", help="Also say how it is covered there.")] = None,
+    tp: Annotated[int | None, typer.Option(min=1, help="Shapes of one of so many tensor-parallel ranks.")] = None,
+    compiled: Annotated[bool, typer.Option("--compiled", help="Also compile at reduced depth: breaks, launches.")] = False,
     json: Json = False,
 ) -> None:
     """The operators a model needs and, for a platform, how they are covered and which are missing."""
     settings = load_settings()
     work = app.local_work(settings, model, platform or "cpu")
-    needed = prestaging.inventory(work.bench, work.lease).noun
+    options = replace(prestaging.USUAL, tp=tp or 1, compiled=compiled)
+    needed = prestaging.inventory(work.bench, work.lease, options).noun
     report = None
     if platform is not None:
         subject = prestaging.subject_of(work.bench, work.lease)
         app.tell_manifest(work.bench.ledger, settings, subject.profile)
-        report = prestaging.coverage(work.bench, work.lease).noun
+        report = prestaging.coverage(work.bench, work.lease, options).noun
+        report = with_models(report, app.models_lacking(settings, report.platform, model_name(work.release)))
     if json:
         print_document(ops_document(str(work.release.ref), needed, report))
     else:
-        for step in (prestaging.inventory_step, *((prestaging.coverage_step,) if platform else ())):
-            shown = step(work.bench, work.lease)
-            print_table(shown.headline, shown.table, notes=shown.notes)
+        shown = [prestaging.inventory_report(needed, reused=False)]
+        shown += [prestaging.coverage_report(report, reused=False)] if report is not None else []
+        for step in shown:
+            print_table(step.headline, step.table, notes=step.notes)
     if report is not None and report.graph_coverage is None:
         raise typer.Exit(ExitCode.NOT_MEASURED)
     if report is not None and report.gaps:

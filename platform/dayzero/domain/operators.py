@@ -269,7 +269,7 @@ class Bridging(StrEnum):
 class Gap:
     """An operator that is not covered, with its share of compute and the way to bridge it (None: none is known).
 
-    `score` is share × models / cost, with share the mean of the shares of FLOPs and bytes (never nothing) and cost the figure of
+    `score` is share × models / cost; share is the mean of the shares of FLOPs and bytes (never nothing), cost the figure of
     `bridging`; `models` counts the models known to lack this operator on the platform, this one included.
     """
 

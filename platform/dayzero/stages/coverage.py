@@ -8,7 +8,6 @@ from dayzero.domain.findings import Finding
 from dayzero.domain.operators import (
     CoverageKind,
     CoverageReport,
-    EngineManifest,
     GraphUse,
     OperatorCoverage,
     OperatorInventory,
@@ -47,7 +46,6 @@ def cover(
     manifest: OperatorManifest,
     *,
     custom: Mapping[str, str] | None = None,
-    engines: Iterable[EngineManifest] = (),
     tp: int | None = None,
 ) -> CoverageReport:
     """How the manifest covers the inventory. `custom` maps operators that plugins bring for the platform to what they are.
@@ -71,7 +69,7 @@ def cover(
     grade = min((row.grade for row in rows), key=GRADES.index, default=Grade.PREDICTED)
     return CoverageReport(
         manifest.platform, digest(manifest), grade, tuple(rows), gaps_of(rows, judge), covered,
-        _findings(inventory, degree, answered=bool(judged)), degree, engine_routes(inventory, engines),
+        _findings(inventory, degree, answered=bool(judged)), degree, engine_routes(inventory, manifest.engines),
     )  # fmt: skip
 
 

@@ -76,6 +76,9 @@ class Judge:
         unfit = sorted(asked.dtypes - set(support.dtypes)) if support.dtypes else []
         if unfit:
             return f"{self.provider} does not offer it for {', '.join(unfit)} (it does for {', '.join(support.dtypes)})"
+        raised = sorted(asked.dtypes & set(support.raised))
+        if raised:
+            return f"{self.provider} offers it, and running it raised in {raised[0]}: {support.raised[raised[0]]}"
         if asked.phase is not None and support.phases and asked.phase not in support.phases:
             return f"{self.provider} does not offer it in {asked.phase.value}"
         broken = unmet(support.constraints, asked.figures or {})

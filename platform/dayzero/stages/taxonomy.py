@@ -11,6 +11,7 @@ from dayzero.errors import BadInputError
 class KernelOperator:
     """One kernel-level operator: its meaning, the figures that constrain it, graph operators that show it, library names.
 
+    `holds`: graph operators that it may hold besides, which therefore show nothing else where it is.
     `needs_dtype`: a device without arithmetic in that dtype (as profiles name it) cannot run it, whatever a library offers.
     """
 
@@ -20,6 +21,7 @@ class KernelOperator:
     shown_by: tuple[str, ...]
     known: Mapping[str, tuple[str, ...]]
     needs_dtype: str | None = None
+    holds: tuple[str, ...] = ()
 
     @property
     def family(self) -> str:
@@ -77,7 +79,8 @@ def _operator(row: object, place: int) -> KernelOperator:
     if needs_dtype is not None and not isinstance(needs_dtype, str):
         raise BadInputError(f"operator {name} of the taxonomy: `needs_dtype` is not a text.")
     shown_by = _texts(row.get("shown_by", []), name, "shown_by")
-    return KernelOperator(name, meaning, constraints, shown_by, libraries, needs_dtype)
+    holds = _texts(row.get("holds", []), name, "holds")
+    return KernelOperator(name, meaning, constraints, shown_by, libraries, needs_dtype, holds)
 
 
 def _texts(value: object, name: str, field: str) -> tuple[str, ...]:

@@ -7,19 +7,20 @@ from dataclasses import dataclass, replace
 from dayzero.domain.adaptation import Adaptation, Lease
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding
-from dayzero.domain.operators import CoverageReport, OperatorInventory, Trace
+from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, Trace, TraceOptions
 from dayzero.domain.plan import PlanReport, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
-from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError
+from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError, NotShardedError
 from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
 from dayzero.stages.entries import coverage_check, plan_check
 from dayzero.stages.inventory import inventory_of
 from dayzero.stages.planning import plan_for
+from dayzero.stages.same_code import SAME_CODE, as_same_code
 from dayzero.stages.structure import read_spec
 from dayzero.stages.structure_summary import structure_rows
 from dayzero.steps.contract import Bench
@@ -32,6 +33,9 @@ KV_DTYPE = "bfloat16"
 
 NO_REFERENCE = "trace.no_reference"
 """Finding: the modelling library knows no such architecture, or refuses this configuration of it."""
+
+USUAL = TraceOptions()
+"""What every pipeline traces."""
 
 NOT_TRACED = "trace.unavailable"
 """Finding: tracing failed or could not be tried here; another time it may succeed."""
@@ -134,27 +138,40 @@ def about(release: Release) -> Iterator[None]:
         raise type(error)(named, remedy=error.remedy, retry_after_s=error.retry_after_s) from error
 
 
-def inventory(bench: Bench, lease: Lease) -> Kept[OperatorInventory]:
-    """The operators the model needs; the graph level is unknown, with a finding, where the code cannot be run."""
+def inventory(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[OperatorInventory]:
+    """The operators the model needs; the graph level is unknown, with a finding, where the code cannot be run.
+
+    BadInputError when a degree is asked for that the library cannot shard the model by.
+    """
     config = configuration(bench, lease).noun
     spec = structure(bench, lease).noun
-    lasting = result_key("inventory", 2, config.text, config.side or "", bench.library, bench.taxonomy)
+    unusual = () if options == USUAL else (options,)
+    lasting = result_key("inventory", 3, config.text, config.side or "", bench.library, bench.taxonomy, *unusual)
     # What failed to run may run the next time: such an inventory is found again by its own attempt alone.
     passing = result_key("inventory", 1, lasting, lease)
     for key in (lasting, passing):
         if bench.ledger.find_result(key) is not None:
             return keep(bench.ledger, lease, key, OperatorInventory, lambda: inventory_of(spec, None, bench.taxonomy))
-    trace, finding = _trace(bench, config.text, spec)
+    trace, finding = _trace(bench, config.text, spec, options)
     found = inventory_of(spec, trace, bench.taxonomy)
     noted = replace(found, findings=(*found.findings, finding)) if finding else found
     key = passing if finding and finding.code == NOT_TRACED else lasting
     return keep(bench.ledger, lease, key, OperatorInventory, lambda: noted)
 
 
-def _trace(bench: Bench, config: str, spec: ModelSpec) -> tuple[Trace | None, Finding | None]:
+def _trace(bench: Bench, config: str, spec: ModelSpec, options: TraceOptions) -> tuple[Trace | None, Finding | None]:
+    """The trace, and what there is to say about it; a type that the library lacks is traced as its known equal."""
     subject = spec.model_type or "model"
     try:
-        return bench.tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S), None
+        try:
+            return bench.tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S, options=options), None
+        except BlockedError:
+            same = as_same_code(config)
+            if same is None:
+                raise
+            return bench.tracer.trace(same[0].encode(), timeout_s=TRACE_TIMEOUT_S, options=options), same[1]
+    except NotShardedError:
+        raise
     except (BlockedError, BadInputError) as error:
         return None, Finding(NO_REFERENCE, subject, str(error))
     except (DependencyError, MeasurementError) as error:
@@ -169,7 +186,7 @@ def require_reference(bench: Bench, lease: Lease) -> None:
     """
     release = subject_of(bench, lease).release
     for finding in inventory(bench, lease).noun.findings:
-        if finding.code == NO_REFERENCE:
+        if finding.code in (NO_REFERENCE, SAME_CODE):
             raise BlockedError(f"no reference implementation of {release.ref}: {finding.message}")
 
 
@@ -187,15 +204,15 @@ def no_manifest_reason(platform: str) -> str:
     return str(no_manifest(platform))
 
 
-def coverage(bench: Bench, lease: Lease) -> Kept[CoverageReport]:
+def coverage(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[CoverageReport]:
     """How the platform's operator library covers the inventory; BlockedError when no worker told what it offers."""
     subject = subject_of(bench, lease)
-    needed = inventory(bench, lease).noun
+    needed = inventory(bench, lease, options).noun
     offered = bench.ledger.manifest(subject.profile.slug)
     if offered is None:
         raise no_manifest(subject.profile.slug)
     manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
-    key = result_key("coverage", 1, needed, manifest)
+    key = result_key("coverage", 2, needed, manifest)
     return keep(bench.ledger, lease, key, CoverageReport, lambda: cover(needed, manifest))
 
 
@@ -255,27 +272,64 @@ def structure_report(spec: ModelSpec, *, reused: bool) -> StepReport:
 def inventory_step(bench: Bench, lease: Lease) -> StepReport:
     """Take the operator inventory and say how large it is."""
     kept = inventory(bench, lease)
-    found = kept.noun
+    return inventory_report(kept.noun, reused=kept.reused)
+
+
+def inventory_report(found: OperatorInventory, *, reused: bool) -> StepReport:
+    """What an inventory holds, for people: the operators that compute or move the most, then collectives."""
     names = {use.name for use in found.graph}
     headline = f"{len(found.kernels)} kernel-level operators; {len(names)} graph operators in {len(found.graph)} uses"
-    rows = tuple(
-        {"operator": use.name, "phase": use.phase.value, "calls": use.count, "flops": use.flops}
-        for use in sorted(found.graph, key=lambda use: -(use.flops or 0))[:25]
-    )
-    return StepReport("inventory", headline, kept.reused, rows, tuple(finding.message for finding in found.findings))
+    whole = [use for use in found.graph if use.part_of is None]
+    rows: list[dict[str, str | int | float | None]] = [
+        {"operator": use.name, "phase": use.phase.value, "calls": use.count, "flops": use.flops, "bytes": use.bytes_moved}
+        for use in sorted(whole, key=lambda use: (-(use.flops or 0), -(use.bytes_moved or 0)))[:25]
+    ]
+    rows += [
+        {
+            "operator": f"{use.name} at tp {use.tp}",
+            "phase": use.phase.value,
+            "calls": use.count,
+            "flops": None,
+            "bytes": use.message_bytes,
+        }
+        for use in found.collectives
+    ]
+    if not found.graph:
+        rows = [{"operator": use.name, "layers": use.layers, "figures": _words(use)} for use in found.kernels]
+    return StepReport("inventory", headline, reused, tuple(rows), tuple(finding.message for finding in found.findings))
+
+
+def _words(kernel: KernelUse) -> str:
+    return ", ".join(f"{name} {value}" for name, value in kernel.constraints.items())
 
 
 def coverage_step(bench: Bench, lease: Lease) -> StepReport:
     """Compare inventory and manifest and name the gaps."""
     kept = coverage(bench, lease)
-    report = kept.noun
+    return coverage_report(kept.noun, reused=kept.reused)
+
+
+def coverage_report(report: CoverageReport, *, reused: bool) -> StepReport:
+    """What is covered and what is not, for people: the gaps with the terms of their ranking, and what engines say."""
     share = "unknown" if report.graph_coverage is None else f"{report.graph_coverage:.1%}"
-    rows = tuple(
-        {"gap": gap.operator, "why": gap.why, "bridge": gap.bridge, "share of FLOPs": gap.flops_share} for gap in report.gaps
-    )
+    rows: list[dict[str, str | int | float | None]] = [
+        {
+            "gap": gap.operator,
+            "why": gap.why,
+            "bridge": gap.bridge,
+            "cost": gap.cost,
+            "share of FLOPs": round(gap.flops_share, 4),
+            "share of bytes": round(gap.bytes_share, 4),
+            "models": gap.models,
+            "score": float(f"{gap.score:.3g}"),
+        }
+        for gap in report.gaps
+    ]
+    words = {True: "covered", False: "missing", None: "unknown"}
+    notes = [f"{route.engine} {route.version}: {words[route.covered]}: {'; '.join(route.reasons)}" for route in report.engines]
     headline = f"graph coverage {share} on {report.platform} ({report.grade.value}), {len(report.gaps)} gaps"
-    notes = tuple(finding.message for finding in report.findings)
-    return StepReport("coverage", headline, kept.reused, rows, notes, coverage_check(report).verdict)
+    notes += [finding.message for finding in report.findings]
+    return StepReport("coverage", headline, reused, tuple(rows), tuple(notes), coverage_check(report).verdict)
 
 
 def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:

@@ -163,7 +163,10 @@ def test_the_document_has_its_schema_and_totals() -> None:
     needed = inventory(use("aten.a.default", flops=6, count=2), use("aten.a.default", flops=4, phase=Phase.DECODE))
     document = ops_document("dir:model", needed, cover(needed, manifest()))
     assert document["schema"] == "dayzero.ops/1" and document["model"] == "dir:model"
-    assert document["totals"] == {"graph_uses": 2, "calls": 3, "flops_prefill": 6, "flops_decode": 4}
+    assert document["totals"] == {
+        "graph_uses": 2, "calls": 3, "flops_prefill": 6, "flops_decode": 4, "flops_train": None,
+        "bytes_prefill": 8, "bytes_decode": 8, "bytes_train": None,
+    }  # fmt: skip
     assert document["coverage"]["gaps"][0]["operator"] == "aten.a.default"  # type: ignore[index,call-overload]
     silent = ops_document("dir:model", replace(needed, graph=(), traced_with=None), None)
     assert silent["coverage"] is None and silent["totals"]["flops_prefill"] is None  # type: ignore[index,call-overload]

@@ -7,15 +7,19 @@ import pytest
 
 from dayzero.domain.architecture import (
     FeedForward,
+    Indexer,
     Layer,
     Mixer,
     ModelSpec,
     Parameters,
     Quantization,
+    QuantizationGroup,
+    Recurrence,
     SequenceState,
     Source,
     WeightsSummary,
 )
+from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.operators import GraphUse, Phase, Trace
 from dayzero.errors import BadInputError
 from dayzero.stages.inventory import inventory_of
@@ -102,32 +106,79 @@ def test_only_names_of_the_taxonomy() -> None:
     assert "activation.other" in {kernel.name for kernel in found.kernels}
 
 
+AGREEING = (
+    "aten.scaled_dot_product_attention.default", "aten.rsqrt.default", "aten.cos.default", "aten.silu.default",
+    "aten.cat.default", "aten.mm.default", "aten.embedding.default",
+)  # fmt: skip
+
+
 def test_trace_and_specification_are_held_against_each_other() -> None:
     seen = trace("aten.native_layer_norm.default", "aten._grouped_mm.default")
     codes = {(f.code, f.subject) for f in inventory_of(spec((GQA, GATED)), seen, TAXONOMY).findings}
-    assert ("inventory.predicted_not_traced", "attention") in codes
+    assert ("inventory.predicted_not_traced", "attention.gqa") in codes
     assert ("inventory.predicted_not_traced", "norm.rms") in codes
     assert ("inventory.traced_not_predicted", "moe") in codes
     assert ("inventory.traced_not_predicted", "norm.layer") in codes
-    agreeing = trace("aten.scaled_dot_product_attention.default", "aten.rsqrt.default", "aten.cos.default", "aten.silu.default")
-    assert inventory_of(spec((GQA, GATED)), agreeing, TAXONOMY).findings == ()
+    assert inventory_of(spec((GQA, GATED)), trace(*AGREEING), TAXONOMY).findings == ()
+
+
+def test_every_kind_of_mixer_is_told_from_the_others_by_the_trace() -> None:
+    delta = Mixer(
+        "linear_attention.gated_delta", heads=32, recurrence=Recurrence(32, 128, 128, conv_kernel=4, conv_channels=8192)
+    )
+    seen = trace(*AGREEING, "mamba_ssm.mamba_chunk_scan_combined", "causal_conv1d.causal_conv1d_fn")
+    codes = {(f.code, f.subject) for f in inventory_of(spec((delta, GATED), (GQA, GATED)), seen, TAXONOMY).findings}
+    assert codes == {
+        ("inventory.predicted_not_traced", "linear_attention.gated_delta"), ("inventory.traced_not_predicted", "ssm.mamba2"),
+    }  # fmt: skip
+
+
+def test_what_is_inside_a_composite_predicts_nothing() -> None:
+    inside = GraphUse("aten.topk.default", ("bfloat16",), "(T,4)", Phase.PREFILL, 1, ("m",), part_of="hub.Any")
+    seen = replace(trace(*AGREEING), uses=(*trace(*AGREEING).uses, inside))
+    assert inventory_of(spec((GQA, GATED)), seen, TAXONOMY).findings == ()
+    loose = replace(seen, uses=(*seen.uses, replace(inside, part_of=None)))
+    assert [f.code for f in inventory_of(spec((GQA, GATED)), loose, TAXONOMY).findings] == ["inventory.traced_not_predicted"]
+
+
+def test_a_trace_without_quantization_cannot_show_quantized_products() -> None:
+    quantized = spec((GQA, GATED), quantization=Quantization("fp8", 8, (128, 128)))
+    note = Finding("trace.unquantized", "trace", "traced with unquantized weights", Severity.NOTE)
+    assert inventory_of(quantized, replace(trace(*AGREEING), findings=(note,)), TAXONOMY).findings == (note,)
+    codes = {(f.code, f.subject) for f in inventory_of(quantized, trace(*AGREEING), TAXONOMY).findings}
+    assert codes == {("inventory.predicted_not_traced", "gemm.fp8_block")}
+
+
+def test_indexers_convolutions_and_shared_experts_are_kernels_of_their_own() -> None:
+    sparse = replace(MLA, indexer=Indexer(64, 128, top_k=2048))
+    counts = by_name(spec((sparse, replace(ROUTED, shared_intermediate_size=2048))))
+    assert counts["attention.sparse_indexer"] == counts["mlp.gated"] == counts["cache.append_latent"] == 1
+    state = Recurrence(128, 128, 64, conv_kernel=4, conv_channels=10240)
+    counts = by_name(spec((Mixer("ssm.mamba2", recurrence=state), GATED)))
+    assert counts["conv.causal_1d"] == counts["ssm.mamba2"] == 1 and "cache.append" not in counts
+
+
+def test_schemes_go_to_the_modules_that_they_name() -> None:
+    groups = (QuantizationGroup("mxfp4", 4, 32, 8, ("re:.*experts.*",)),)
+    counts = by_name(spec((GQA, ROUTED), quantization=Quantization("mxfp4", 4, groups=groups)))
+    assert "gemm.dense" in counts and "moe.experts.grouped_gemm_quantized" in counts and "gemm.fp4_block" not in counts
+    left_alone = Quantization("fp8", 8, (128, 128), ("self_attn",))
+    assert "gemm.dense" in by_name(spec((GQA, GATED), quantization=left_alone))
 
 
 def test_parameters_are_held_against_each_other() -> None:
     model = spec((GQA, GATED))
     model = replace(model, parameters=replace(model.parameters, total_language=10))
-    names = ("aten.scaled_dot_product_attention.default", "aten.rsqrt.default", "aten.cos.default", "aten.silu.default")
-    (finding,) = inventory_of(
-        model, replace(trace(*names), parameters_by_component={"mlp": 12, "towers": 5}), TAXONOMY
-    ).findings
+    seen = trace(*AGREEING)
+    (finding,) = inventory_of(model, replace(seen, parameters_by_component={"mlp": 12, "towers": 5}), TAXONOMY).findings
     assert finding.code == "inventory.parameters_differ" and finding.numbers == {"built": 12, "stated": 10}
-    same = replace(trace(*names), parameters_by_component={"mlp": 10, "towers": 5})
+    same = replace(seen, parameters_by_component={"mlp": 10, "towers": 5})
     assert inventory_of(model, same, TAXONOMY).findings == ()
 
 
 def test_the_cache_of_latent_attention_holds_the_latent() -> None:
     found = inventory_of(spec((MLA, GATED)), None, TAXONOMY)
-    cache = next(kernel for kernel in found.kernels if kernel.name == "cache.append")
+    cache = next(kernel for kernel in found.kernels if kernel.name == "cache.append_latent")
     assert cache.constraints == {"kv_lora_rank": 512, "rope_head_dim": 64}
 
 

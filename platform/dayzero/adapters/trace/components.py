@@ -5,7 +5,12 @@ from collections import Counter
 from typing import Any
 
 _RULES = (
-    ("towers", re.compile(r"(^|\.)(visual|vision\w*|audio\w*|image_\w+|multi_modal_projector|mm_projector)\.")),
+    (
+        "towers",
+        re.compile(
+            r"(^|\.)(visual|embed_vision|embed_audio|vision\w*|audio\w*|image_\w+|multi_modal_projector|mm_projector)\."
+        ),
+    ),
     ("embedding", re.compile(r"(^|\.)(embed_tokens|wte|wpe|word_embeddings|embeddings?|embed_in)\.")),
     ("head", re.compile(r"^(\w+\.)?(lm_head|embed_out|cls|score)\.")),
     ("norm", re.compile(r"norm\w*\.(weight|bias)$|(^|\.)ln_\w+\.")),

@@ -13,7 +13,7 @@ from dayzero import codec
 from dayzero.adapters.trace.exchange import Refusal, TraceAnswer, TraceJob
 from dayzero.adapters.trace.known import known_architecture, library_name
 from dayzero.domain.operators import Trace, TraceOptions
-from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError
+from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError, NotShardedError
 
 _INSTALL = "Install the worker extra: pip install 'dayzero[worker]'"
 _LOG_TAIL_CHARACTERS = 2000
@@ -124,7 +124,7 @@ def _as_error(answer: TraceAnswer, model_type: str) -> DayzeroError:
     if answer.refusal is Refusal.UNKNOWN:
         return _unknown(model_type, remote_code=False)
     if answer.refusal is Refusal.NOT_SHARDED:
-        return BadInputError(f"{model_type} cannot be traced sharded: {answer.message}.", remedy="Ask for another --tp.")
+        return NotShardedError(f"{model_type} cannot be traced sharded: {answer.message}.", remedy="Ask for another --tp.")
     if answer.refusal is Refusal.BAD_CONFIG:
         return BadInputError(f"{library_name()} cannot build {model_type} from this configuration: {answer.message}.")
     return MeasurementError(f"tracing {model_type} failed: {answer.message}.")
