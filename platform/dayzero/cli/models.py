@@ -106,13 +106,14 @@ def plan(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    redundant_experts: Annotated[int, typer.Option(min=0, help="Second copies of busy experts, spread over ep ranks.")] = 0,
     json: Json = False,
 ) -> None:
     """Memory and parallel plan, and why every other was rejected."""
     degrees = _degrees(tp, pp, ep, dp)
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(work.bench, degrees=degrees)
+    bench = replace(work.bench, degrees=degrees, redundant_experts=redundant_experts)
     started_s = bench.clock.monotonic_s()
     report = (weights.exact_plan if _has_weights(work.release) else prestaging.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s

@@ -61,11 +61,12 @@ class Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is asked of a plan."""
+    """What is asked of a plan. `redundant_experts` are second copies of busy experts, spread over the expert-parallel ranks."""
 
     context_tokens: int = 4096
     concurrency: int = 1
     devices: int | None = None
+    redundant_experts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

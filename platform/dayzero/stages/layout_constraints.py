@@ -8,15 +8,16 @@ from dayzero.domain.plan import Degrees, Rejection
 from dayzero.stages.structure_families import sharding_known
 
 
-def violations(spec: ModelSpec, degrees: Degrees) -> tuple[Rejection, ...]:
-    """Every structural reason against the degrees; () when there is none."""
-    return tuple(Rejection(degrees, family, reason, numbers) for family, reason, numbers in _violations(spec, degrees))
+def violations(spec: ModelSpec, degrees: Degrees, redundant_experts: int = 0) -> tuple[Rejection, ...]:
+    """Every structural reason against the degrees; () when there is none. Redundant experts are spread like the others."""
+    reasons = _violations(spec, degrees, redundant_experts)
+    return tuple(Rejection(degrees, family, reason, numbers) for family, reason, numbers in reasons)
 
 
 _Reason = tuple[str, str, dict[str, int | float | str | None]]
 
 
-def _violations(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
+def _violations(spec: ModelSpec, degrees: Degrees, redundant: int) -> Iterator[_Reason]:
     tp, pp, ep = degrees.tp, degrees.pp, degrees.ep
     if not sharding_known(spec):
         if max(tp, pp, ep) > 1:
@@ -28,7 +29,7 @@ def _violations(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
     if tp > 1:
         yield from _tensor(spec, tp, ep)
     if ep > 1:
-        yield from _expert(spec, degrees)
+        yield from _expert(spec, degrees, redundant)
 
 
 def _tensor(spec: ModelSpec, tp: int, ep: int) -> Iterator[_Reason]:
@@ -62,7 +63,7 @@ def _uneven(family: str, what: str, sizes: set[int], tp: int) -> Iterator[_Reaso
             yield family, f"{size} {what} do not divide by tp {tp}", {"size": size, "tp": tp}
 
 
-def _expert(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
+def _expert(spec: ModelSpec, degrees: Degrees, redundant: int) -> Iterator[_Reason]:
     ep, group = degrees.ep, degrees.tp * degrees.dp
     counts = {layer.experts for layer in spec.layers} - {0}
     if not counts:
@@ -70,6 +71,9 @@ def _expert(spec: ModelSpec, degrees: Degrees) -> Iterator[_Reason]:
     for count in sorted(counts):
         if count % ep:
             yield "experts", f"{count} experts do not divide by ep {ep}", {"experts": count, "ep": ep}
+        elif (count + redundant) % ep:
+            yield ("experts", f"{count} experts and {redundant} redundant ones do not divide by ep {ep}",
+                   {"experts": count, "redundant": redundant, "ep": ep})  # fmt: skip
     if group % ep or ep % degrees.tp:
         yield ("expert group", f"ep {ep} must be a multiple of tp {degrees.tp} and divide tp × dp = {group}",
                {"ep": ep, "tp": degrees.tp, "group": group})  # fmt: skip

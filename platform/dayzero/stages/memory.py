@@ -1,13 +1,14 @@
 """Memory of each rank, item by item."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dayzero.domain.architecture import FeedForward, Mixer, ModelSpec
+from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
 from dayzero.domain.findings import Assumption
 from dayzero.domain.plan import Degrees, MemoryBudget, Workload
 from dayzero.stages.layout import coordinates_of, stage_layers
 from dayzero.stages.state import cache_element_bytes, cached_bytes
+from dayzero.stages.weights_prediction import expert_bytes
 
 ELEMENT_BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes an element of activations, by native dtype."""
@@ -56,7 +57,24 @@ def _items(spec: ModelSpec, degrees: Degrees, stage: tuple[int, int], workload: 
         "activations": _activations(spec, degrees, stage, demand),
         "communication_buffers": _buffers(spec, degrees, demand),
         "reserve": 0,
+        **_redundant(spec, degrees, layers, workload),
     }
+
+
+def experts_on_rank(experts: int, redundant: int, ep: int) -> int:
+    """Expert slots of one layer on one of ep ranks: each expert on one of them, redundant copies spread over all."""
+    return -(-(experts + redundant) // ep)
+
+
+def _redundant(spec: ModelSpec, degrees: Degrees, layers: Sequence[Layer], workload: Workload) -> dict[str, int]:
+    """What redundant copies of experts take beside the weights; without expert parallelism there are none."""
+    if degrees.ep == 1 or not workload.redundant_experts:
+        return {}
+    total = 0
+    for layer in layers:
+        extra = experts_on_rank(layer.experts, workload.redundant_experts, degrees.ep) - layer.experts // degrees.ep
+        total += extra * expert_bytes(spec, layer) if layer.experts else 0
+    return {"redundant_experts": total}
 
 
 def _activations(spec: ModelSpec, degrees: Degrees, stage: tuple[int, int], demand: Demand) -> int:

@@ -130,7 +130,7 @@ class _Judge:
         self.limit_bytes = limit_bytes if limit_bytes is not None else stated
 
     def verdict(self, degrees: Degrees) -> ParallelPlan | tuple[Rejection, ...]:
-        refused = violations(self.spec, degrees)
+        refused = violations(self.spec, degrees, self.workload.redundant_experts)
         if refused:
             return refused
         if self.groups is None:

@@ -2,11 +2,13 @@
 
 from math import prod
 
-from dayzero.domain.architecture import ModelSpec, Quantization, QuantizationGroup
+from dayzero.domain.architecture import Layer, ModelSpec, Quantization, QuantizationGroup
 from dayzero.domain.findings import Finding, Severity
 from dayzero.stages.parameters import correction_biases, expected_tensors
 from dayzero.stages.parameters_expected import ExpectedTensor
+from dayzero.stages.parameters_feed_forward import feed_forward_tensors
 from dayzero.stages.quantization_targets import ModuleNames, bare_name, is_linear, module_of
+from dayzero.stages.structure_families import FAMILIES
 
 NATIVE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 _BLOCK = (128, 128)
@@ -38,6 +40,17 @@ def predicted_weight_bytes(spec: ModelSpec) -> tuple[int | None, list[Finding]]:
     rest = parameters.by_component.get("towers", 0) + correction_biases(spec)
     predicted = sum(stored.values()) + drafts * last // max(1, last_elements) + rest * native
     return predicted, _left_out(spec)
+
+
+def expert_bytes(spec: ModelSpec, layer: Layer) -> int:
+    """What one routed expert of a layer takes as it is stored; an unknown scheme counts as the native dtype."""
+    family, native = FAMILIES.get(spec.family or ""), NATIVE_BYTES.get(spec.native_dtype or "", 2)
+    if family is None or not layer.experts or layer.feed_forward is None:
+        return 0
+    scheme = _Scheme(spec.quantization)
+    known = scheme if scheme.unknown() is None else _Scheme(None)
+    tensors = feed_forward_tensors(layer.index, layer.feed_forward, family, spec.hidden_size or 0)
+    return sum(known.stored_bytes(tensor, native) for tensor in tensors if tensor.component == "experts") // layer.experts
 
 
 def _left_out(spec: ModelSpec) -> list[Finding]:

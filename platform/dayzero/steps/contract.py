@@ -45,6 +45,7 @@ class Bench:
     taxonomy: Taxonomy
     library: str | None
     degrees: Degrees | None = None
+    redundant_experts: int = 0
     operator_plugins: tuple[str, ...] = ()
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()

@@ -229,7 +229,8 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
 def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
     """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
     profile = subject_of(bench, lease).profile
-    workload = Workload(context_tokens=min(spec.context_tokens or 2048, 2048), devices=bench.devices)
+    context = min(spec.context_tokens or 2048, 2048)
+    workload = Workload(context_tokens=context, devices=bench.devices, redundant_experts=bench.redundant_experts)
     limit = memory_limit_bytes(bench, profile)
     read = (spec,) if index is None else (spec, index)
     key = result_key(stage, 1, *read, profile.figures_digest, workload, bench.devices, limit, bench.degrees)

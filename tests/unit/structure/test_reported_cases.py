@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
+from dayzero.domain.plan import Degrees, Workload
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.configuration import read_configuration
+from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_names import Leaf, place_of
+from dayzero.stages.memory import budgets_of, experts_on_rank
 from dayzero.stages.parameters_headers import logical_elements
 from dayzero.stages.state import bytes_at, cached_bytes
 from golden_models import spec_of
@@ -354,3 +357,18 @@ def test_b19_active_under_each_convention() -> None:
         round(deepseek["without_input_embedding"] / 1e9) == 37
         and deepseek["with_prediction"] > deepseek["with_embeddings_and_head"]
     )
+
+
+def test_b15_experts_and_their_copies_are_divided_by_ep() -> None:
+    spec = spec_of("deepseek-ai/DeepSeek-V3")
+    degrees = Degrees(tp=1, pp=1, ep=8, dp=8)
+    assert experts_on_rank(256, 32, 8) == 36
+    plain, copied = (
+        budgets_of(spec, degrees, (0,) * 8, Workload(redundant_experts=redundant), None)[0].items_bytes for redundant in (0, 32)
+    )
+    assert "redundant_experts" not in plain
+    # 58 mixture layers, four more experts of 44,040,192 parameters in 8-bit floats on each rank, with their block scales.
+    scales = 44040192 // 128**2 * 4
+    assert copied["redundant_experts"] == 58 * 4 * (44040192 + scales)
+    refused = violations(spec, degrees, 31)
+    assert [no.family for no in refused] == ["experts"] and "31 redundant" in refused[0].reason
