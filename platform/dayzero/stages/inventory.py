@@ -1,6 +1,7 @@
 """The operator inventory of a model: kernels from its specification, graph operators from its trace, and what disagrees."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
@@ -33,11 +34,38 @@ def inventory_of(spec: ModelSpec, trace: Trace | None, taxonomy: Taxonomy) -> Op
 
 
 def _parameters_differ(spec: ModelSpec, trace: Trace) -> Iterable[Finding]:
-    """Whether the library builds another number of language parameters than the specification counts."""
-    built = sum(count for component, count in trace.parameters_by_component.items() if component != "towers")
-    stated = spec.parameters.total_language
-    if built and stated and built != stated:
-        message = f"{trace.library} builds {built} language parameters and the specification counts {stated}"
-        yield Finding(
-            "inventory.parameters_differ", "parameters", message, Severity.WARNING, {"built": built, "stated": stated}
-        )
+    """Whether the library builds another number of language parameters than the specification counts, and of which parts.
+
+    Neither is taken for the truth: the library may build what a checkpoint does not hold, or read a configuration otherwise.
+    """
+    built, stated = _parts(trace.parameters_by_component), _parts(spec.parameters.by_component)
+    total, counted = sum(built.values()), spec.parameters.total_language
+    if not total or not counted or total == counted:
+        return
+    names = tuple(
+        f"{part}: built {built[part]}, stated {stated[part]}" for part in sorted(built | stated) if built[part] != stated[part]
+    )
+    message = f"{trace.library} builds {total} language parameters and the specification counts {counted} ({'; '.join(names)})"
+    yield Finding(
+        "inventory.parameters_differ", "parameters", message, Severity.WARNING, {"built": total, "stated": counted}, names
+    )
+
+
+_PARTS = {
+    "embedding": "embeddings",
+    "embeddings": "embeddings",
+    "head": "head",
+    "norm": "norms",
+    "norms": "norms",
+    "experts": "experts",
+}
+_OUTSIDE = ("towers", "multi_token_prediction", "buffers", "tied_head_copy")
+
+
+def _parts(components: Mapping[str, int]) -> Counter[str]:
+    """Parameters by the parts that both sources tell apart; all else is one part."""
+    parts: Counter[str] = Counter()
+    for component, count in components.items():
+        if component not in _OUTSIDE:
+            parts[_PARTS.get(component, "attention and feed-forward")] += count
+    return parts

@@ -172,6 +172,7 @@ def test_parameters_are_held_against_each_other() -> None:
     seen = trace(*AGREEING)
     (finding,) = inventory_of(model, replace(seen, parameters_by_component={"mlp": 12, "towers": 5}), TAXONOMY).findings
     assert finding.code == "inventory.parameters_differ" and finding.numbers == {"built": 12, "stated": 10}
+    assert finding.names == ("attention and feed-forward: built 12, stated 0",)
     same = replace(seen, parameters_by_component={"mlp": 10, "towers": 5})
     assert inventory_of(model, same, TAXONOMY).findings == ()
 
