@@ -21,6 +21,11 @@ REFUSED = {
 }
 """Families whose default configuration is not complete, and why: such a configuration is refused."""
 
+OVERBUILT = {
+    "longcat_flash": (28 * 256 * 4096 * 6144, "it gives zero experts weights, which no checkpoint holds"),
+}
+"""Parameters that the library builds and a checkpoint does not hold, and why."""
+
 _BUILD = """
 import json, sys, warnings
 warnings.filterwarnings("ignore")
@@ -61,6 +66,6 @@ def test_closed_forms_are_what_the_library_builds(built: dict[str, dict[str, Any
         if name in REFUSED:
             continue
         spec = read_spec(json.dumps(row["config"]).encode(), None)
-        if spec.parameters.total_language != row["built"]:
+        if spec.parameters.total_language != row["built"] - OVERBUILT.get(name, (0, ""))[0]:
             different[name] = (spec.parameters.total_language, row["built"])
     assert different == {}

@@ -176,7 +176,7 @@ def read_configuration(document: bytes, side: bytes | None = None) -> ModelConfi
                                     most=1_000_000),
         experts_per_token=fields.count("num_experts_per_tok", "num_experts_per_token", "experts_per_token",
                                        "top_k_experts", "moe_topk", "n_activated_experts", least=0),
-        moe_intermediate_size=fields.count("moe_intermediate_size", "moe_inter_dim"),
+        moe_intermediate_size=fields.count("moe_intermediate_size", "moe_inter_dim", "expert_ffn_hidden_size"),
         shared_intermediate_size=fields.count("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size",
                                               "shared_intermediate_size", least=0),
         first_dense_layers=fields.count("first_k_dense_replace", "n_dense_layers", least=0),

@@ -68,7 +68,8 @@ def layer_tensors(layer: Layer, family: Family, spec: ModelSpec) -> Iterator[Exp
 
 def correction_biases(spec: ModelSpec) -> int:
     """Elements of the biases that steer routing; the checkpoint holds them, totals leave them out."""
-    return sum(layer.experts for layer in spec.layers if layer.feed_forward and layer.feed_forward.correction_bias)
+    routed = [layer.feed_forward for layer in spec.layers if layer.feed_forward and layer.feed_forward.correction_bias]
+    return sum(feed_forward.routed_experts + feed_forward.zero_experts for feed_forward in routed)
 
 
 def _residual(at: int, spec: ModelSpec) -> Iterator[ExpectedTensor]:

@@ -27,6 +27,8 @@ def feed_forward_tensors(at: int, feed_forward: FeedForward, family: Family, hid
     if family.shared_gate:
         yield ExpectedTensor(at, f"{block}.shared_expert_gate.weight", (1, hidden), ROUTER)
     if feed_forward.dense_size:
+        yield from _dense(at, "mlp", hidden, feed_forward.dense_size, feed_forward)
+    if family.experts == "beside":
         yield from _beside(at, feed_forward, hidden)
 
 
@@ -60,10 +62,9 @@ def _fused(at: int, feed_forward: FeedForward, hidden: int) -> Iterator[Expected
 
 
 def _beside(at: int, feed_forward: FeedForward, hidden: int) -> Iterator[ExpectedTensor]:
-    """Gemma-4: a dense feed-forward next to the experts, norms around both, and scales of the router's."""
+    """Gemma-4: norms around the experts and the dense feed-forward next to them, and scales of the router's."""
     for name in ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"):
         yield ExpectedTensor(at, f"{name}.weight", (hidden,), "norms")
-    yield from _dense(at, "mlp", hidden, feed_forward.dense_size or 0, feed_forward)
     yield ExpectedTensor(at, "router.scale", (hidden,), ROUTER)
     yield ExpectedTensor(at, "router.per_expert_scale", (feed_forward.routed_experts,), ROUTER)
 

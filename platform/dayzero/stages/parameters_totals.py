@@ -1,6 +1,7 @@
 """Parameter totals from a configuration alone, under every convention that publishers use."""
 
 from collections import Counter
+from fractions import Fraction
 
 from dayzero.domain.architecture import ModelSpec, Parameters, Source
 from dayzero.domain.canonical import Numbers
@@ -45,11 +46,22 @@ def active_conventions(spec: ModelSpec, active: int, components: Counter[str], d
         "without_input_embedding": active - table,
         "without_embeddings_and_head": active - components["embeddings"] - components["head"],
     }
+    spared = _spared(spec, components["experts"])
+    if spared:
+        conventions["with_zero_experts_at_random"] = active - spared
     if drafts and spec.predict_layers:
         idle = idle_elements(spec, components["experts"])
         slots = sum(1 for layer in spec.layers if layer.experts)
         conventions["with_prediction"] = active + drafts - (spec.predict_layers * idle // slots if slots else 0)
     return conventions
+
+
+def _spared(spec: ModelSpec, expert_elements: int) -> int:
+    """What zero experts spare on average, when routing takes every expert alike (LongCat-Flash publishes that average)."""
+    routed = [layer.feed_forward for layer in spec.layers if layer.feed_forward and layer.feed_forward.routed_experts]
+    slots = sum(feed_forward.routed_experts for feed_forward in routed)
+    spared = sum(Fraction(one.experts_per_token * one.zero_experts, one.routed_experts + one.zero_experts) for one in routed)
+    return int(spared * expert_elements / slots) if slots else 0
 
 
 def _towers(spec: ModelSpec, config: ModelConfig) -> tuple[int | None, list[Finding]]:

@@ -21,7 +21,7 @@ class Family:
     `qk_norm`: none | head | full | config (head when use_qk_norm is set). `window`: none | all | flagged (use_sliding_window
     and max_window_layers) | alternate (even layers) | pattern (all but every n-th) | listed (layer_types alone) | chunked.
     `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused | interleaved
-    (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | all. `block` is where checkpoints
+    (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | first_half | all. `block` is where checkpoints
     keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what its checkpoints keep unquantized weights in, where
     configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see layout_partition). `named`: the
     published checkpoints' tensor names are those of parameters_*; for a family that is sharded they are.
@@ -118,6 +118,9 @@ _ALL = (
            positions="learned", causal=False, tied_default=True, activation="gelu"),
     Family("gpt2", qkv_bias=True, norms=("ln_1", "ln_2"), norm="norm.layer", gated=False, positions="learned",
            tied_default=True, activation="gelu_new"),
+    # Each published layer is two halves of attention and dense feed-forward; the experts stand beside the first half
+    # (LongCat-Flash, arXiv 2509.01322, section 2.2). Zero experts hold no weights.
+    Family("longcat_flash", attention="latent", experts="first_half", correction_bias=True, scoring="softmax"),
     # xai-org/grok-1, model.py: four norms, no biases, experts in every layer, embeddings used for the head too.
     Family("grok-1", qkv_bias=False, output_bias=False, norms=_FOUR_NORMS, experts="all", scoring="softmax", tied_default=True,
            activation="gelu", dtype="bfloat16"),

@@ -70,7 +70,7 @@ def _routed(config: ModelConfig, family: Family, assumed: Assumed, *, hash_route
     shared, shared_size = _shared(config, family, size)
     scoring = assumed.take("scoring_func", config.scoring, family.scoring or "softmax", f"absent: {family.name} default")
     activation = assumed.take("hidden_act", config.activation, family.activation, f"absent: {family.name} default")
-    beside = family.experts == "beside"
+    beside = family.experts in ("beside", "first_half")
     return FeedForward(
         "moe.routed", size, activation, experts, shared, top_k, shared_size, scoring, config.groups,
         bias=family.experts == "fused", latent_size=config.latent_size, latent_norm=bool(config.latent_norm), zero_experts=zero,

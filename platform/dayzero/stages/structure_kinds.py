@@ -122,6 +122,8 @@ def _sparse(config: ModelConfig, family: Family, count: int, assumed: Assumed) -
     if family.experts == "step":
         step = assumed.take("decoder_sparse_step", config.sparse_step, 1, "absent: every layer has experts")
         return [index not in config.dense_layers and step > 0 and (index + 1) % step == 0 for index in range(count)]
+    if family.experts == "first_half":
+        return [index % 2 == 0 for index in range(count)]
     if family.experts == "first_dense":
         first = assumed.take("first_k_dense_replace", config.first_dense_layers, 0, "absent: no layer is dense")
         if isinstance(config.moe_layer_frequency, tuple):

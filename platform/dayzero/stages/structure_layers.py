@@ -11,7 +11,7 @@ from dayzero.stages.structure_mixers import mixers_of
 
 def layers_of(config: ModelConfig, family: Family, assumed: Assumed) -> tuple[Layer, ...]:
     """Every layer of the language model; BadInputError when the configuration lacks what the family needs."""
-    count = needed(config, family, "num_hidden_layers", config.layers)
+    count = needed(config, family, "num_hidden_layers", config.layers) * (2 if family.experts == "first_half" else 1)
     mixers = mixers_of(config, family, count, assumed)
     feed_forwards = feed_forwards_of(config, family, count, assumed)
     if not len(mixers) == len(feed_forwards) == count:

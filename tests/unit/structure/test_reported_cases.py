@@ -372,3 +372,34 @@ def test_b15_experts_and_their_copies_are_divided_by_ep() -> None:
     assert copied["redundant_experts"] == 58 * 4 * (44040192 + scales)
     refused = violations(spec, degrees, 31)
     assert [no.family for no in refused] == ["experts"] and "31 redundant" in refused[0].reason
+
+
+def test_zero_experts_hold_no_weights() -> None:
+    # Published: 560 billion parameters, 27 billion active on average, at most 31.3 (LongCat-Flash, arXiv 2509.01322). The modelling
+    # library builds 741 billion, for it gives zero experts weights that the checkpoint does not hold.
+    spec = read(
+        {
+            "model_type": "longcat_flash",
+            "vocab_size": 131072,
+            "hidden_size": 6144,
+            "num_layers": 28,
+            "num_attention_heads": 64,
+            "ffn_hidden_size": 12288,
+            "q_lora_rank": 1536,
+            "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+            "moe_topk": 12,
+            "n_routed_experts": 512,
+            "zero_expert_num": 256,
+            "expert_ffn_hidden_size": 2048,
+            "tie_word_embeddings": False,
+            "torch_dtype": "bfloat16",
+        }
+    )
+    assert spec.parameters.total_language == 741053585408 - 28 * 256 * 4096 * 6144
+    conventions = spec.parameters.active_by_convention
+    average = conventions["with_zero_experts_at_random"] - spec.parameters.by_component["embeddings"]
+    assert round(average / 1e9) == 27 and int(conventions["without_input_embedding"] / 1e8) == 313
+    assert len(spec.layers) == 56 and spec.state.bytes_per_token == 56 * 576 * 2
