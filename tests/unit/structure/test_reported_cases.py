@@ -375,8 +375,8 @@ def test_b15_experts_and_their_copies_are_divided_by_ep() -> None:
 
 
 def test_zero_experts_hold_no_weights() -> None:
-    # Published: 560 billion parameters, 27 billion active on average, at most 31.3 (LongCat-Flash, arXiv 2509.01322). The modelling
-    # library builds 741 billion, for it gives zero experts weights that the checkpoint does not hold.
+    # Published: 560 billion parameters, 27 billion active on average, at most 31.3 (LongCat-Flash, arXiv 2509.01322). The
+    # modelling library builds 741 billion, for it gives zero experts weights that the checkpoint does not hold.
     spec = read(
         {
             "model_type": "longcat_flash",
