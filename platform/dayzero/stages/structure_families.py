@@ -22,8 +22,8 @@ class Family:
     and max_window_layers) | alternate (even layers) | pattern (all but every n-th) | listed (layer_types alone) | chunked.
     `experts`: none | mixtral | step (decoder_sparse_step) | first_dense (first_k_dense_replace) | fused | interleaved
     (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | first_half (of a double layer) |
-    all. `block` is where checkpoints keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what its checkpoints keep
-    unquantized weights in, where configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see
+    all. `block` is where checkpoints keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what checkpoints
+    keep unquantized weights in, where configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see
     layout_partition). `named`: the published checkpoints' tensor names are those of parameters_*; for a family that is sharded
     they are.
     """
