@@ -8,7 +8,7 @@ from prefect.states import Crashed
 
 from dayzero import app
 from dayzero.adapters.prefect.states import prefect_state
-from dayzero.domain.adaptation import AdaptationState, Lease, Purpose
+from dayzero.domain.adaptation import AdaptationState, Lease
 from dayzero.domain.outcomes import STATE_ENDINGS, SUPERSEDED, ending
 from dayzero.errors import BlockedError, DayzeroError, StaleAttemptError, UnavailableError
 from dayzero.settings import load_settings
@@ -19,7 +19,7 @@ from dayzero_flows.stepping import run_steps
 
 @flow(name="verify", persist_result=False)
 def verify(adaptation_id: str, attempt: int) -> State[Any]:
-    """Fetch, shard and check one adaptation on this worker's platform; what is found goes through the HTTP ledger."""
+    """What of one adaptation runs on this platform: fetch, shard and check, or the rehearsal of a pre-stage."""
     try:
         bench = app.worker_bench(load_settings())
         return _verify(bench, adaptation_id, attempt)
@@ -42,6 +42,6 @@ def _verify(bench: Bench, adaptation_id: str, attempt: int) -> State[Any]:
             f"attempt {attempt} of {adaptation.model} on {adaptation.platform} is over (it stands at {adaptation.attempt})."
         )
     lease = Lease(adaptation_id, attempt, adaptation.claimant)
-    run_steps(bench, lease, adaptation, app.steps_for(Purpose.ADAPT, Place.PLATFORM))
+    run_steps(bench, lease, adaptation, app.steps_for(adaptation.purpose, Place.PLATFORM))
     entry = entry_of(bench, lease)
-    return prefect_state(ending(Purpose.ADAPT, AdaptationState.DONE, entry.correctness), entry.reason)
+    return prefect_state(ending(adaptation.purpose, AdaptationState.DONE, entry.correctness), entry.reason)

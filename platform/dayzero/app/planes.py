@@ -7,7 +7,6 @@ from importlib.resources import files
 
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.host.memory import memory_limit_bytes
-from dayzero.adapters.hubs.choose import hub_for
 from dayzero.adapters.images.builder import DockerImageBuilder
 from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
@@ -27,6 +26,7 @@ from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
+from dayzero.app.hubs import hub_of
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.runs import RunLimits
@@ -105,7 +105,7 @@ def bench_on(ledger: Ledger, settings: Settings) -> Bench:
     memory_bytes = settings.check_memory_bytes or memory_limit_bytes()
     return Bench(
         ledger=ledger,
-        hub_of=lambda release: hub_for(release, settings),
+        hub_of=lambda release: hub_of(release, settings),
         tracer=SubprocessTracer(),
         runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
         transfer=WeightTransfer(),

@@ -4,16 +4,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dayzero.adapters.hubs.choose import hub_for
 from dayzero.adapters.notify.choose import ChosenNotifier
+from dayzero.app.hubs import hub_of
 from dayzero.app.planes import Plane, control_bench
 from dayzero.domain.adaptation import Lease, Purpose
 from dayzero.domain.reports import StepReport
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Orchestrator
-from dayzero.steps import pipeline, reconciling, telling, watch
+from dayzero.steps import pipeline, reconciling, rehearsing, telling, watch
 from dayzero.steps.contract import Bench, Place, Step
+from dayzero.steps.waiting import no_worker_reason
 
 HEARTBEAT_S = 5.0
 DELIVERY_BATCH = 50
@@ -74,6 +75,18 @@ def stop(plane: Plane, lease: Lease, error: DayzeroError) -> pipeline.Outcome:
     return pipeline.stop(control_bench(plane), plane.catalog, lease, error)
 
 
+def is_served(plane: Plane, platform: str) -> bool:
+    """Whether a worker of the platform lives."""
+    return plane.workforce.workers_alive(platform, plane.settings.orphan_after_s) > 0
+
+
+def leave_rehearsal(plane: Plane, lease: Lease) -> None:
+    """Record that a pre-stage's rehearsal waits for a worker of its platform."""
+    bench = control_bench(plane)
+    platform = bench.ledger.adaptation(lease.adaptation_id).platform
+    rehearsing.leave_rehearsal(bench, lease, no_worker_reason(platform))
+
+
 def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.ReconcileReport:
     """One round of the reconciler."""
     settings = plane.settings
@@ -85,9 +98,10 @@ def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.Reco
     return reconciling.reconcile(plane.catalog, plane.workforce, orchestrator, plane.clock, patience, has_told)
 
 
-def poll_once(plane: Plane) -> tuple[watch.PollReport, ...]:
-    """One poll of every enabled source."""
-    return watch.poll_all(plane.watchbook, lambda source: hub_for(source, plane.settings), plane.settings.platforms)
+def poll_once(plane: Plane, *, all_now: bool = False) -> tuple[watch.PollReport, ...]:
+    """One poll of every enabled source that is due; `all_now` polls those too that were polled a short while ago."""
+    due_at = None if all_now else plane.clock.now()
+    return watch.poll_all(plane.watchbook, lambda source: hub_of(source, plane.settings), plane.settings.platforms, due_at)
 
 
 def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.DeliveryReport:

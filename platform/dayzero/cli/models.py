@@ -24,6 +24,7 @@ from dayzero.steps.documents import (
     plan_document,
     verify_document,
 )
+from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
 
 Model = Annotated[str, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")]
 Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")]
@@ -113,7 +114,9 @@ def plan(
     degrees = _degrees(tp, pp, ep, dp)
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(work.bench, degrees=degrees, redundant_experts=redundant_experts)
+    bench = replace(
+        work.bench, degrees=degrees, redundant_experts=redundant_experts, any_devices=devices is None
+    )
     started_s = bench.clock.monotonic_s()
     report = (weights.exact_plan if _has_weights(work.release) else prestaging.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s
@@ -205,20 +208,29 @@ def announce(
     platform: Annotated[
         list[str] | None, typer.Option("--platform", "-p", help="For these platforms; default: DAYZERO_PLATFORMS.")
     ] = None,
+    later: Annotated[bool, typer.Option("--later", help="Only record it; a running `dayzero up` pre-stages it.")] = False,
     json: Json = False,
 ) -> None:
-    """Tell of an architecture before its weights: its pre-stage is requested on each platform."""
-    release, recorded = app.announce(load_settings(), config, tuple(platform or ()))
+    """Pre-stage an architecture before its weights: what is known on each platform, and what is left for the day."""
+    told = app.announce(load_settings(), config, tuple(platform or ()), later=later)
     if json:
         print_document(
             {
                 "schema": "dayzero.announce/1",
-                "model": str(release.ref),
-                "release": recorded.release_id,
-                "new": recorded.new,
-                "adaptations": list(recorded.adaptations),
+                "model": str(told.release.ref),
+                "release": told.recorded.release_id,
+                "new": told.recorded.new,
+                "adaptations": list(told.recorded.adaptations),
+                "platforms": [staged_document(one) for one in told.staged],
             }
         )
-        return
-    said = f"{len(recorded.adaptations)} pre-stages requested" if recorded.adaptations else "nothing new to pre-stage"
-    print_table(f"{release.ref} is announced: {said}", [{"adaptation": one} for one in recorded.adaptations])
+    elif later:
+        made = told.recorded.adaptations
+        said = f"{len(made)} pre-stages requested" if made else "nothing new to pre-stage"
+        print_table(f"{told.release.ref} is announced: {said}", [{"adaptation": one} for one in made])
+    else:
+        print_table(str(told.release.ref), (), notes=common_lines(told.staged[0].found) if told.staged else ())
+        print_table("Known before the weights", known_rows(told.staged))
+        print_table("Left for the day", left_rows(told.staged))
+    if told.staged:
+        raise typer.Exit(exit_code_of_staged(told.staged))

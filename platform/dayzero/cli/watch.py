@@ -9,7 +9,6 @@ import typer
 from dayzero import app as dayzero
 from dayzero.cli.output import print_document, print_table
 from dayzero.domain.canonical import plain
-from dayzero.domain.release import HubKind
 from dayzero.domain.watching import Rule, WatchSource
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
@@ -20,7 +19,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 @app.command()
 def add(
-    hub: Annotated[HubKind, typer.Argument(help="hf, or dir for a folder.")],
+    source: Annotated[str, typer.Argument(help="hf, dir:FOLDER, or pypi:PACKAGE (a modelling library).")],
     location: Annotated[str | None, typer.Option(help="Endpoint or folder; default: DAYZERO_HF_ENDPOINT.")] = None,
     author: Annotated[str | None, typer.Option(help="Only this author's repositories.")] = None,
     name: Annotated[str, typer.Option(help="Shell pattern over the repository id.")] = "*",
@@ -35,10 +34,10 @@ def add(
     rule = Rule(author, name, task, min_bytes, tuple(platform or ()))
     for slug in rule.platforms:
         dayzero.known_platform(settings, slug)
-    where = dayzero.source_location(settings, hub, location)
+    hub, where = dayzero.source_location(settings, source, location)
     with dayzero.control_plane(settings) as plane:
-        source = plane.watchbook.add_source(hub, where, rule, since and since.replace(tzinfo=since.tzinfo or UTC))
-    _show([source], json)
+        added = plane.watchbook.add_source(hub, where, rule, since and since.replace(tzinfo=since.tzinfo or UTC))
+    _show([added], json)
 
 
 @app.command()
@@ -59,7 +58,7 @@ def rm(source: Annotated[str, typer.Argument(help="The source's id.")]) -> None:
 def once(json: Json = False) -> None:
     """Poll every source now."""
     with dayzero.control_plane(load_settings()) as plane:
-        reports = dayzero.poll_once(plane)
+        reports = dayzero.poll_once(plane, all_now=True)
     if json:
         print_document({"schema": "dayzero.watch/1", "polls": [plain(report) for report in reports]})
     else:

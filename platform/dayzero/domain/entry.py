@@ -93,6 +93,8 @@ class CompatibilityEntry:
     bundle: str | None = None
     sample_text: str | None = None
     clock: DayZeroClock = DayZeroClock()
+    left: tuple[str, ...] = ()
+    """What a pre-stage leaves for the day of the weights, a sentence each."""
     evidence: str = ""
     """What the grades of the deciding checks refer to, in a sentence; `grade` is the weakest of them."""
 

@@ -16,6 +16,7 @@ class HubKind(StrEnum):
     MODELSCOPE = "ms"
     DIRECTORY = "dir"
     CONFIG = "config"
+    PYPI = "pypi"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, EntryKey, Freshness, Lifecycle, Performance
+from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
 from dayzero.stages.entries_checks import coverage_check, plan_check, weights_check
+from dayzero.stages.left import REHEARSAL, left_for_the_day, rehearsal_sentence
 
 __all__ = [
     "END_TO_END",
@@ -142,11 +144,21 @@ def predicted_entry(
     lifecycle: Lifecycle = Lifecycle.PREDICTED,
     blocked_reason: str | None = None,
     clock: DayZeroClock = NO_CLOCK,
+    recorded: tuple[Check, ...] = (),
+    left_out: tuple[Finding, ...] = (),
 ) -> CompatibilityEntry:
-    """What can be said before the weights: coverage and plan are known, correctness stays unknown, the grade is predicted."""
-    known = () if coverage is None else (coverage_check(coverage),)
+    """What can be said before the weights: coverage, plan and rehearsal, correctness unknown, the grade predicted.
+
+    `recorded` are the pre-stage's own checks (its rehearsal, and coverage where it is not known); `left_out` tells what the
+    rehearsal could not have. What is left for the day follows from all of them.
+    """
+    rehearsed = tuple(check for check in recorded if check.check.startswith(REHEARSAL))
+    unknown = tuple(check for check in recorded if check not in rehearsed)
+    known = unknown if coverage is None else (coverage_check(coverage),)
     planned = () if plan is None else (plan_check(plan),)
-    said = [check.reason for check in (*known, *planned)]
+    required = tuple(requirement.name for requirement in requirements(key))
+    checks = (*known, *planned, *rehearsed)
+    said = [rehearsal_sentence(rehearsed), *(check.reason for check in (*known, *planned))]
     return CompatibilityEntry(
         key=key,
         method=METHODS[key.mode],
@@ -156,10 +168,11 @@ def predicted_entry(
         freshness=Freshness.CURRENT,
         grade=Grade.PREDICTED,
         evidence=evidence_of(()),
-        reason=f"blocked: {blocked_reason}" if blocked_reason else "; ".join(["nothing was run yet", *said]),
-        checks=(*known, *planned),
+        reason=f"blocked: {blocked_reason}" if blocked_reason else "; ".join(said),
+        checks=checks,
+        left=left_for_the_day(required, checks, coverage, plan, left_out),
         gaps=tuple(gap.operator for gap in coverage.gaps) if coverage else (),
-        missing_checks=tuple(requirement.name for requirement in requirements(key)),
+        missing_checks=required,
         columns=dict.fromkeys(_COLUMNS, Verdict.NOT_RUN.value),
         clock=clock,
     )

@@ -8,15 +8,17 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock, EntryKey, Lifecycle
 from dayzero.domain.observations import GenerationObserved
-from dayzero.domain.operators import CoverageReport
+from dayzero.domain.operators import CoverageReport, OperatorInventory
 from dayzero.domain.plan import Degrees, PlanReport
+from dayzero.domain.rehearsal import Reduction
 from dayzero.domain.reports import Cell
 from dayzero.domain.results import StoredResult
-from dayzero.domain.verdict import Culprit, VerificationReport
+from dayzero.domain.verdict import Culprit, Verdict, VerificationReport
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
 from dayzero.stages.entries import METHODS, derive_entry, predicted_entry
 from dayzero.steps.contract import Bench
+from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 
 Noun = TypeVar("Noun")
 
@@ -51,6 +53,8 @@ class Found:
     culprits: tuple[Culprit, ...]
     sample_text: str | None
     bundle: str | None
+    reduction: Reduction | None
+    inventory: OperatorInventory | None
 
 
 def found_by(bench: Bench, lease: Lease) -> Found:
@@ -68,6 +72,8 @@ def found_by(bench: Bench, lease: Lease) -> Found:
         culprits=tuple(culprit for kept in culprits for culprit in kept.found),
         sample_text=generation.text if generation else None,
         bundle=load(str, bundle.document) if bundle else None,
+        reduction=_noun(newest.get("reduction"), Reduction),
+        inventory=_noun(newest.get("inventory"), OperatorInventory),
     )
 
 
@@ -119,6 +125,8 @@ def entry_of(
             lifecycle=Lifecycle.STAGED,
             blocked_reason=blocked_reason,
             clock=clock or DayZeroClock(),
+            recorded=tuple(bench.ledger.checks(adaptation.id)),
+            left_out=found.reduction.findings if found.reduction else (),
         )
     return derive_entry(
         key,
@@ -133,10 +141,25 @@ def entry_of(
 
 
 def conclude(bench: Bench, catalog: Catalog, lease: Lease) -> Outcome:
-    """End an attempt that ran through; its reason is the entry's."""
+    """End an attempt that ran through; its reason is the entry's.
+
+    A pre-stage that waits for its platform to be there is blocked with that one reason, so that it goes on when it is; its
+    entry says all that is known all the same.
+    """
     entry = entry_of(bench, lease, clock=catalog.clock_of(lease.adaptation_id))
+    waits = _waits_for(entry) if bench.ledger.adaptation(lease.adaptation_id).purpose is Purpose.PRESTAGE else None
+    if waits is not None:
+        adaptation = catalog.finish(lease, AdaptationState.BLOCKED, waits, entry)
+        return Outcome(adaptation, entry, waits)
     adaptation = catalog.finish(lease, AdaptationState.DONE, entry.reason, entry)
     return Outcome(adaptation, entry, entry.reason)
+
+
+def _waits_for(entry: CompatibilityEntry) -> str | None:
+    """The reason that a worker's joining takes away, where one of the checks was not run for it."""
+    reasons = [check.reason for check in entry.checks if check.verdict is Verdict.NOT_RUN]
+    platform = entry.key.platform
+    return next((reason for reason in (no_worker_reason(platform), no_manifest_reason(platform)) if reason in reasons), None)
 
 
 def stop(bench: Bench, catalog: Catalog, lease: Lease, error: DayzeroError) -> Outcome:

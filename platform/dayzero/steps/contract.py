@@ -28,8 +28,8 @@ class Place(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
-    `work_dir` is this host's own disk; `degrees`
-    asks for one plan instead of the best; `operator_plugins` as in the settings."""
+    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best; `any_devices` lets a plan that does
+    not fit on `devices` take the platform's next larger link domain; `operator_plugins` as in the settings."""
 
     ledger: Ledger
     hub_of: Callable[[Release], Hub]
@@ -50,6 +50,7 @@ class Bench:
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()
     compile_target: bool = True
+    any_devices: bool = True
     progress: Progress = field(default=lambda done, total: None)
 
 

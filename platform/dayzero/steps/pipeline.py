@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
-from dayzero.steps import prestaging, publishing, verifying, weights
+from dayzero.steps import prestaging, publishing, rehearsing, verifying, weights
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
@@ -16,6 +16,13 @@ PRESTAGING = (
     Step("plan", "First plan", Place.CONTROL, prestaging.first_plan_step),
 )
 
+REHEARSING = (
+    Step("reduction", "Reduced architecture", Place.CONTROL, rehearsing.reduction_step),
+    Step("rehearse-operators", "Rehearsal: operators", Place.PLATFORM, rehearsing.operators_step),
+    Step("rehearse-layers", "Rehearsal: layers", Place.PLATFORM, rehearsing.layers_step),
+    Step("rehearse-generation", "Rehearsal: generation", Place.PLATFORM, rehearsing.generation_step),
+)
+
 OBSERVING = (
     Step("operators", "Operators against float64", Place.PLATFORM, verifying.operators_step),
     Step("layers", "Layers, three ways", Place.PLATFORM, verifying.layers_step),
@@ -25,7 +32,7 @@ OBSERVING = (
 )
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {
-    Purpose.PRESTAGE: PRESTAGING,
+    Purpose.PRESTAGE: (*PRESTAGING, *REHEARSING),
     Purpose.ADAPT: (
         *PRESTAGING,
         Step("headers", "Tensor headers", Place.CONTROL, weights.headers_step),

@@ -1,10 +1,10 @@
 """Steps that need no weights: structure, operator inventory, coverage and a first plan."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from dayzero.domain.adaptation import Adaptation, Lease
+from dayzero.domain.adaptation import Adaptation, Lease, Purpose
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, Trace, TraceOptions
@@ -14,6 +14,7 @@ from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
+from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError, NotShardedError
 from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
@@ -25,11 +26,16 @@ from dayzero.stages.structure import read_spec
 from dayzero.stages.structure_summary import structure_rows
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
+from dayzero.steps.waiting import no_manifest
 
 MAX_CONFIG_BYTES = 8 * 2**20
 TRACE_TIMEOUT_S = 600.0
+MOST_DEVICES = 64
+"""Larger link domains are planned for only when somebody asks for so many devices: the search is over every division."""
 KV_DTYPE = "bfloat16"
 """The dtype that a cache is counted in unless another is asked for."""
+
+COVERAGE = "operators.coverage"
 
 NO_REFERENCE = "trace.no_reference"
 """Finding: the modelling library knows no such architecture, or refuses this configuration of it."""
@@ -190,20 +196,6 @@ def require_reference(bench: Bench, lease: Lease) -> None:
             raise BlockedError(f"no reference implementation of {release.ref}: {finding.message}")
 
 
-def no_manifest(platform: str) -> BlockedError:
-    """The block of what needs a platform's operators before anybody told them."""
-    return BlockedError(
-        f"nobody has told yet what {platform} offers, so coverage is unknown.",
-        remedy=f"Start a worker there (dayzero worker join --platform {platform}), or import what is published: "
-        f"dayzero platform import {platform} PACKAGE",
-    )
-
-
-def no_manifest_reason(platform: str) -> str:
-    """The one reason that an adaptation is blocked with for want of a manifest."""
-    return str(no_manifest(platform))
-
-
 def coverage(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[CoverageReport]:
     """How the platform's operator library covers the inventory; BlockedError when no worker told what it offers."""
     subject = subject_of(bench, lease)
@@ -226,6 +218,17 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     return planned(bench, lease, "plan", structure(bench, lease).noun, None)
 
 
+def _fitting(bench: Bench, profile: PlatformProfile, plan: Callable[[int], PlanReport]) -> PlanReport:
+    """The plan on the devices asked for; on other platforms than this host, on the next larger link domain that it fits."""
+    sizes = {domain.devices for domain in profile.link_domains if bench.devices < domain.devices <= MOST_DEVICES}
+    report = plan(bench.devices)
+    for devices in sorted(sizes) if bench.any_devices and profile.torch_device != "cpu" else ():
+        if report.plan is not None:
+            break
+        report = plan(devices)
+    return report
+
+
 def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
     """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
     profile = subject_of(bench, lease).profile
@@ -233,22 +236,14 @@ def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: Chec
     workload = Workload(context_tokens=context, devices=bench.devices, redundant_experts=bench.redundant_experts)
     limit = memory_limit_bytes(bench, profile)
     read = (spec,) if index is None else (spec, index)
-    key = result_key(stage, 1, *read, profile.figures_digest, workload, bench.devices, limit, bench.degrees)
-    return keep(
-        bench.ledger,
-        lease,
-        key,
-        PlanReport,
-        lambda: plan_for(
-            spec,
-            index,
-            profile,
-            workload,
-            devices=bench.devices,
-            memory_limit_bytes=limit,
-            fixed=bench.degrees,
-        ),
-    )
+    asked = (bench.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
+    key = result_key(stage, 1, *read, profile.figures_digest, workload, *asked)
+
+    def on(devices: int) -> PlanReport:
+        sized = replace(workload, devices=devices)
+        return plan_for(spec, index, profile, sized, devices=devices, memory_limit_bytes=limit, fixed=bench.degrees)
+
+    return keep(bench.ledger, lease, key, PlanReport, lambda: _fitting(bench, profile, on))
 
 
 def structure_step(bench: Bench, lease: Lease) -> StepReport:
@@ -305,8 +300,15 @@ def _words(kernel: KernelUse) -> str:
 
 
 def coverage_step(bench: Bench, lease: Lease) -> StepReport:
-    """Compare inventory and manifest and name the gaps."""
-    kept = coverage(bench, lease)
+    """Compare inventory and manifest and name the gaps. A pre-stage goes on without a manifest: its coverage is not_run."""
+    try:
+        kept = coverage(bench, lease)
+    except BlockedError as error:
+        if bench.ledger.adaptation(lease.adaptation_id).purpose is not Purpose.PRESTAGE:
+            raise
+        check = Check(CheckLayer.OPERATOR_COVERAGE, COVERAGE, "tp1", Verdict.NOT_RUN, Grade.PREDICTED, str(error))
+        bench.ledger.put_check(check, lease)
+        return StepReport("coverage", f"not_run: {error}", verdict=Verdict.NOT_RUN)
     return coverage_report(kept.noun, reused=kept.reused)
 
 

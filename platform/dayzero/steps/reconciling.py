@@ -7,7 +7,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.errors import UnavailableError
 from dayzero.ports.catalog import Catalog, Workforce
 from dayzero.ports.running import Clock, Orchestrator
-from dayzero.steps.prestaging import no_manifest_reason
+from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,6 @@ class Patience:
     orphan_after_s: float
     worker_silent_s: float
     max_attempts: int
-
-
-def no_worker_reason(platform: str) -> str:
-    """The one reason that an adaptation is held with for want of a worker."""
-    return f"no worker for platform {platform}; start one there: dayzero worker join --platform {platform}"
 
 
 def reconcile(

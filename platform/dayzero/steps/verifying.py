@@ -55,8 +55,8 @@ def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
 def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
     """Observe (or find what was observed), judge, and record checks, measurements and culprits with their evidence."""
     request = request_for(bench, lease, observation)
-    outcome, reused = _outcome(bench, lease, request)
-    evidence = _evidence(bench, lease, request, outcome)
+    outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
+    evidence = evidence_of(bench, lease, request, outcome)
     judged = judging.judge(request, outcome, load, bench.limits, evidence)
     for check in judged.checks:
         bench.ledger.put_check(check, lease)
@@ -69,8 +69,8 @@ def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
     return _report(observation, judged, reused)
 
 
-def _outcome(bench: Bench, lease: Lease, request: RunRequest) -> tuple[RunOutcome, bool]:
-    key = key_of(bench, lease, request)
+def outcome_of(bench: Bench, lease: Lease, request: RunRequest, key: ResultKey) -> tuple[RunOutcome, bool]:
+    """The outcome that is kept under the key, or that of a run now; whether it was found. Only what completed is kept."""
     found = bench.ledger.find_result(key)
     if found is not None:
         bench.ledger.link_result(found, lease)
@@ -81,7 +81,8 @@ def _outcome(bench: Bench, lease: Lease, request: RunRequest) -> tuple[RunOutcom
     return outcome, False
 
 
-def _evidence(bench: Bench, lease: Lease, request: RunRequest, outcome: RunOutcome) -> tuple[str, ...]:
+def evidence_of(bench: Bench, lease: Lease, request: RunRequest, outcome: RunOutcome) -> tuple[str, ...]:
+    """The document of a run as an artifact, or its log where it did not complete."""
     data, kind, name = outcome.document, DOCUMENT_TYPE, f"{request.observation.value}.json"
     if outcome.end is not RunEnd.COMPLETED:
         data, kind, name = outcome.log_tail.encode(), "text/plain", f"{request.observation.value}.log"
@@ -103,13 +104,14 @@ def _report(observation: Observation, judged: judging.Judged, reused: bool) -> S
         observation.value,
         f"{worst.verdict.value}: {worst.reason}",
         reused,
-        tuple(_row(check) for check in judged.checks),
+        tuple(check_row(check) for check in judged.checks),
         notes,
         worst.verdict,
     )
 
 
-def _row(check: Check) -> dict[str, str | int | float | None]:
+def check_row(check: Check) -> dict[str, str | int | float | None]:
+    """A check as a table row."""
     return {
         "check": check.check,
         "verdict": check.verdict.value,
@@ -144,7 +146,7 @@ def parallel_step(bench: Bench, lease: Lease) -> StepReport:
     checks = judging.not_run(Observation.PARALLEL, str(degrees), reason)
     for check in checks:
         bench.ledger.put_check(check, lease)
-    rows = tuple(_row(check) for check in checks)
+    rows = tuple(check_row(check) for check in checks)
     return StepReport("parallel", f"not_run: {reason}", table=rows, verdict=Verdict.NOT_RUN)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from dayzero.domain.release import HubKind, ReleaseStage
 from dayzero.domain.watching import RepoListing, WatchSource
@@ -9,6 +10,9 @@ from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.ports.catalog import WatchBook
 from dayzero.ports.hub import Hub
 from dayzero.stages.watching import decide
+
+PACKAGES_EVERY = timedelta(hours=1)
+"""Libraries are released a few times a month, and asking an index is no small request."""
 
 _SILENCES_IN_A_ROW = 3
 """Repositories in a row that the hub did not answer for, after which the poll of the source is given up until the next."""
@@ -104,11 +108,19 @@ def poll_source(book: WatchBook, hub: Hub, source: WatchSource, default_platform
     return report
 
 
-def poll_all(book: WatchBook, hub_of: Callable[[WatchSource], Hub], default_platforms: Sequence[str]) -> tuple[PollReport, ...]:
-    """Poll every enabled source, the oldest first; a source that cannot be polled never stops the others."""
+def poll_all(
+    book: WatchBook,
+    hub_of: Callable[[WatchSource], Hub],
+    default_platforms: Sequence[str],
+    due_at: datetime | None = None,
+) -> tuple[PollReport, ...]:
+    """Poll every enabled source, the oldest first; a source that cannot be polled never stops the others.
+
+    Packages are asked at most once an hour; without `due_at` every source counts as due.
+    """
     reports = []
     for source in book.sources():
-        if not source.enabled:
+        if not source.enabled or not _is_due(source, due_at):
             continue
         try:
             hub = hub_of(source)
@@ -118,6 +130,12 @@ def poll_all(book: WatchBook, hub_of: Callable[[WatchSource], Hub], default_plat
             continue
         reports.append(poll_source(book, hub, source, default_platforms))
     return tuple(reports)
+
+
+def _is_due(source: WatchSource, at: datetime | None) -> bool:
+    if source.hub is not HubKind.PYPI or at is None or source.last_polled_at is None or source.last_error is not None:
+        return True
+    return at - source.last_polled_at >= PACKAGES_EVERY
 
 
 def endpoint_of(source: WatchSource) -> str | None:
@@ -146,7 +164,7 @@ def _poll_repo(
         tally.unchanged += 1
         return
     release = hub.release(listing.repo_id, listing.head)
-    if release.stage is ReleaseStage.ANNOUNCED:
+    if release.stage is ReleaseStage.ANNOUNCED and source.hub is not HubKind.PYPI:
         tally.ignored.append(RepoNote(listing.repo_id, "there is neither config.json nor a weight file in it yet"))
         return
     decision = decide(source.rule, listing, release)

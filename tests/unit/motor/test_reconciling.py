@@ -11,8 +11,8 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.domain.verdict import Mode
 from dayzero.errors import UnavailableError
 from dayzero.settings import load_settings
-from dayzero.steps.prestaging import no_manifest_reason
-from dayzero.steps.reconciling import Patience, ReconcileReport, no_worker_reason, reconcile
+from dayzero.steps.reconciling import Patience, ReconcileReport, reconcile
+from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 PATIENCE = Patience(orphan_after_s=60, worker_silent_s=60, max_attempts=5)

@@ -133,7 +133,22 @@ def _reported(report: Path, asked: Requirement, choice: tuple[str, ...]) -> _Fou
     return _Found(Requirement(asked.name, version), sha256, choice)
 
 
-def _pip(python: str, arguments: Sequence[str], requirement: Requirement) -> None:
+def available_versions(name: str, *, python: str = sys.executable) -> tuple[str, ...]:
+    """Releases of a package, without pre-releases, the newest first. NotFoundError: there are none; else as fetch_wheel."""
+    requirement = Requirement(parse_requirement(name).name, None)
+    arguments = ("index", "versions", requirement.name, "--json", "--disable-pip-version-check", "--no-input")
+    try:
+        versions = json.loads(_pip(python, arguments, requirement))["versions"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnavailableError(f"pip does not list the releases of {requirement} in a form that is known.",
+                               remedy="Update pip to 25.1 or newer.") from error  # fmt: skip
+    if not isinstance(versions, list) or not all(isinstance(one, str) and _VERSION.fullmatch(one) for one in versions):
+        raise IntegrityError(f"the index lists releases of {requirement} that are none.")
+    return tuple(versions)
+
+
+def _pip(python: str, arguments: Sequence[str], requirement: Requirement) -> str:
+    """What pip wrote to stdout."""
     command = [python, "-I", "-m", "pip", *arguments]
     try:
         run = subprocess.run(
@@ -145,7 +160,7 @@ def _pip(python: str, arguments: Sequence[str], requirement: Requirement) -> Non
     except OSError as error:
         raise DependencyError(f"cannot start {python}: {error}.", remedy="Install pip there.") from error
     if run.returncode == 0:
-        return
+        return run.stdout.decode("utf-8", "replace")
     said = run.stderr.decode("utf-8", "replace").strip()
     if "No module named pip" in said:
         raise DependencyError("pip is not installed here.", remedy="Install pip, or fetch the wheel and name its path.")

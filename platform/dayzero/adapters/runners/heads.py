@@ -15,8 +15,22 @@ def final_norm(model: Any) -> Any:
     parent = model.get_submodule(path) if path else model
     for name in ("norm", "final_layernorm", "ln_f", "norm_f"):
         if hasattr(parent, name):
-            return getattr(parent, name)
+            collapse = getattr(parent, "hc_head", None)
+            return getattr(parent, name) if collapse is None else _Collapse(collapse, getattr(parent, name))
     raise BlockedError("no final norm was found beside the layers.", remedy="This architecture needs its own recipe.")
+
+
+class _Collapse(torch.nn.Module):  # type: ignore[misc]
+    """The norm, after whatever joins several streams a token into one."""
+
+    def __init__(self, collapse: Any, norm: Any) -> None:
+        super().__init__()
+        self.collapse, self.norm = collapse, norm
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Hidden states [1, tokens, width]."""
+        joined: torch.Tensor = self.norm(self.collapse(hidden))
+        return joined
 
 
 def head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:

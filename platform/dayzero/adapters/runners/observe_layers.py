@@ -101,8 +101,9 @@ class _Run:
 
     def _error(self, index: int, tensors: tuple[torch.Tensor, ...], skip: torch.Tensor) -> LayerError:
         given, exact, by_native, by_target = tensors
-        keep = ~skip
         base = rows(given)
+        # Architectures that carry several streams a token have as many rows for it.
+        keep = (~skip).repeat_interleave(base.shape[0] // skip.shape[0])
         update = rows(exact) - base
         native_update, target_update = rows(by_native) - base, rows(by_target) - base
         return LayerError(

@@ -12,20 +12,24 @@ NOISE = 2.0
 
 
 class RouterRecord:
-    """What each router of one layer got and chose; a router is a module that returns integer choices, a row a token."""
+    """What each router of one layer got (`beside`: its further arguments) and chose; a router returns integer choices."""
 
     def __init__(self, layer: Any) -> None:
         self.calls: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.beside: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.handles = [
-            module.register_forward_hook(lambda _module, args, out, name=name: self._note(name, args, out))
+            module.register_forward_hook(
+                lambda _module, args, given, out, name=name: self._note(name, args, given, out), with_kwargs=True
+            )
             for name, module in layer.named_modules()
             if name
         ]
 
-    def _note(self, name: str, args: Any, out: Any) -> None:
+    def _note(self, name: str, args: Any, given: dict[str, Any], out: Any) -> None:
         chosen = choices(out)
         if chosen is not None and args and isinstance(args[0], torch.Tensor) and args[0].is_floating_point():
             self.calls.setdefault(name, (args[0].detach(), chosen))
+            self.beside.setdefault(name, (args[1:], given))
 
     def close(self) -> None:
         """Stop recording."""
@@ -62,7 +66,8 @@ def undecided(wide_layer: Any, wide: RouterRecord, native: RouterRecord, dtype: 
         for _ in range(DRAWS):
             noise = torch.randn(rows.shape, generator=generator, dtype=rows.dtype) * scale[:, None]
             with torch.no_grad():
-                moved = choices(modules[name]((rows + noise).reshape(given.shape)))
+                more, named = wide.beside[name]
+                moved = choices(modules[name]((rows + noise).reshape(given.shape), *more, **named))
             if moved is not None:
                 mask |= (moved != chosen).any(-1)
     return mask

@@ -65,6 +65,10 @@ def layer_calls(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> Call:
     finally:
         for layer in layers:
             del layer.forward
+    for kwargs in seen:
+        # Layers that route by token want the tokens themselves, which the model does not know when it is given embeddings.
+        if kwargs.get("input_ids", ids) is None:
+            kwargs["input_ids"] = ids
     return first[0], seen
 
 

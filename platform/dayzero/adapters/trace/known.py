@@ -1,12 +1,11 @@
 """Which architectures the installed modelling library knows, read from its source text so that nothing heavy is imported."""
 
-import ast
 from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-_REGISTRIES = ("auto_mappings.py", "configuration_auto.py")
+from dayzero.stages.library_types import REGISTRIES, model_types
 
 
 def library_name() -> str | None:
@@ -30,23 +29,8 @@ def _known_types() -> frozenset[str]:
         return frozenset()
     folder = Path(spec.origin).parent / "models" / "auto"
     found: set[str] = set()
-    for name in _REGISTRIES:
+    for name in REGISTRIES:
         path = folder / name
         if path.is_file():
-            found |= _types_in(path.read_text(encoding="utf-8"))
+            found |= set(model_types(path.read_text(encoding="utf-8")))
     return frozenset(found)
-
-
-def _types_in(source: str) -> set[str]:
-    """Model types in a registry's source: every pair of a string and the name of a configuration class."""
-    pairs: list[tuple[ast.expr | None, ast.expr]] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
-            pairs.append((node.elts[0], node.elts[1]))
-        elif isinstance(node, ast.Dict):
-            pairs.extend(zip(node.keys, node.values, strict=True))
-    return {key for left, right in pairs if (key := _text(left)) and (_text(right) or "").endswith("Config")}
-
-
-def _text(node: ast.expr | None) -> str | None:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
