@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.adaptation import AdaptationState, Purpose
 from dayzero.errors import UnavailableError
 from dayzero.ports.catalog import Catalog, Workforce
 from dayzero.ports.running import Clock, Orchestrator
@@ -42,8 +42,8 @@ def reconcile(
 ) -> ReconcileReport:
     """One round. It may run at any time, twice at once, or after any crash: starts are idempotent on (id, attempt).
 
-    `has_told` says whether anybody told what a platform offers; a pre-stage waits for it as long as an adaptation waits for a
-    worker, then it runs all the same and says what is missing.
+    `has_told` says whether anybody told what a platform offers; a pre-stage waits for that and for a worker as long as an
+    adaptation waits for a worker, then it runs all the same and says what is missing.
     """
     resumed = _resume(catalog, workforce, patience)
     started: list[str] = []
@@ -51,12 +51,13 @@ def reconcile(
     problems: list[str] = []
     for adaptation in catalog.startable(patience.orphan_after_s, patience.max_attempts):
         waited_long = (clock.now() - adaptation.requested_at).total_seconds() >= patience.worker_silent_s
-        if _lacks_worker(adaptation, workforce, patience):
+        served = workforce.workers_alive(adaptation.platform, patience.worker_silent_s) > 0
+        if not served and adaptation.purpose is Purpose.ADAPT:
             if waited_long:
                 catalog.hold(adaptation.id, no_worker_reason(adaptation.platform))
                 held.append(adaptation.id)
             continue
-        if not waited_long and not has_told(adaptation.platform):
+        if not waited_long and not (served and has_told(adaptation.platform)):
             continue
         try:
             orchestrator.start(adaptation)
@@ -64,12 +65,6 @@ def reconcile(
         except UnavailableError as error:
             problems.append(f"{adaptation.model} on {adaptation.platform}: {error}")
     return ReconcileReport(tuple(started), tuple(held), tuple(resumed), tuple(problems))
-
-
-def _lacks_worker(adaptation: Adaptation, workforce: Workforce, patience: Patience) -> bool:
-    if adaptation.purpose is not Purpose.ADAPT:
-        return False
-    return workforce.workers_alive(adaptation.platform, patience.worker_silent_s) == 0
 
 
 def _resume(catalog: Catalog, workforce: Workforce, patience: Patience) -> list[str]:

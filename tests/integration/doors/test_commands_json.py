@@ -222,18 +222,37 @@ def test_adapt_and_the_compatibility_list(tiny: Path, database_url: str, tmp_pat
 
 
 @pytest.mark.postgres
+@pytest.mark.timeout(600)
 def test_announce(tiny: Path, database_url: str, tmp_path: Path) -> None:
     door = Door(tmp_path, {"DATABASE_URL": database_url})
     config = tmp_path / "coming-soon" / "config.json"
     config.parent.mkdir()
     config.write_text((tiny / "config.json").read_text())
-    document = checked(door("announce", config, "--platform", "cpu", "--json"), "dayzero.announce/1")
-    assert document["new"] is True
+    document = checked(door("announce", config, "--platform", "cpu", "--later", "--json"), "dayzero.announce/1")
+    assert document["new"] is True and document["platforms"] == []
     (prestage,) = document["adaptations"]
     (row,) = door("run", "ls", "--json").document["adaptations"]
     assert (row["id"], row["purpose"], row["state"], row["model"]) == (prestage, "prestage", "requested", "coming-soon")
-    again = door("announce", config, "--platform", "cpu", "--json").document
-    assert (again["new"], again["adaptations"], again["release"]) == (False, [], document["release"])
+
+    said = door("announce", config, "--platform", "cpu", "--platform", "h200", "--json", timeout_s=500)
+    assert said.code == 3, said.err
+    document = checked(said, "dayzero.announce/1")
+    assert document["new"] is False
+    here, there = document["platforms"]
+    assert (here["adaptation"], here["state"], there["state"]) == (prestage, "done", "blocked")
+    verdicts = {check["check"]: check["verdict"] for check in here["checks"]}
+    assert verdicts["operators.coverage"] == verdicts["rehearsal.operators.float64"] == "pass"
+    assert verdicts["rehearsal.end_to_end.generation"] == "pass"
+    assert {check["grade"] for check in here["checks"] if check["check"].startswith("rehearsal.")} == {"predicted"}
+    assert (here["entry"]["lifecycle"], here["entry"]["grade"]) == ("staged", "predicted")
+    assert any(change["name"] == "num_hidden_layers" for change in here["reduction"])
+    assert there["plan"] and any("worker join --platform h200" in sentence for sentence in there["left"])
+
+    shown = door("announce", config, "--platform", "cpu", "--platform", "h200")
+    assert "Known before the weights" in shown.out and "Left for the day" in shown.out
+    assert len(shown.out.splitlines()) < 60, "one screen"
+    log = door("run", "logs", prestage).out
+    assert log.count("rehearse-operators (re-used)") == 1, "what was found is found again"
     config.write_text("{")
     refused = door("announce", config, "--json")
     assert refused.code == 2

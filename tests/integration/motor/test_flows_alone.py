@@ -2,18 +2,24 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from dayzero import app
+from dayzero.adapters.prefect.waiting import Progressing, Seen
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.operators import OperatorManifest
+from dayzero.domain.platforms import Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.reports import StepReport
 from dayzero.domain.watching import Rule
 from dayzero.errors import BlockedError, IntegrityError, UnavailableError
 from dayzero.settings import Settings, load_settings
 from dayzero.steps.contract import Bench, Place, Step, StepFunction
+from dayzero.steps.waiting import no_worker_reason
+from dayzero_flows import awaiting
 from dayzero_flows.prestage import prestage
 from dayzero_flows.reconcile import reconcile
 from dayzero_flows.verify import verify
@@ -72,6 +78,51 @@ def test_a_prestage_ends_staged(plane: app.Plane, monkeypatch: pytest.MonkeyPatc
     assert plane.ledger.adaptation(adaptation.id).state is AdaptationState.DONE
     (row,) = plane.compatibility.current('model = "demo/tiny"')
     assert (row["lifecycle"], row["correctness"], row["grade"]) == ("staged", "unknown", "predicted")
+
+
+@leaves_sockets
+def test_a_prestage_without_a_worker_keeps_what_is_known_and_waits(plane: app.Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_step(monkeypatch, Place.PLATFORM, lambda _bench, _lease: StepReport("one", "never"))
+    adaptation = requested(plane, ReleaseStage.CONFIG, Purpose.PRESTAGE)
+    state = prestage(adaptation.id, 1, return_state=True)
+    assert (state.type.value, state.name) == ("FAILED", "Blocked")
+    now = plane.ledger.adaptation(adaptation.id)
+    assert (now.state, now.reason) == (AdaptationState.BLOCKED, no_worker_reason("cpu"))
+    (row,) = plane.compatibility.current('model = "demo/tiny"')
+    assert row["lifecycle"] == "staged"
+    plane.ledger.put_manifest(OperatorManifest("cpu", "test", "1", ()), Stack("cpu", {}))
+    plane.workforce.worker_seen("worker", "cpu", "stack", 2)
+    reconcile()
+    assert plane.ledger.adaptation(adaptation.id).state is AdaptationState.REQUESTED, "the worker's joining resumes it"
+
+
+@leaves_sockets
+def test_a_prestage_rehearses_on_the_platform_that_has_a_worker(plane: app.Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run on the platform is asked for and awaited; here nobody takes it, and it is cancelled."""
+    with_step(monkeypatch, Place.PLATFORM, lambda _bench, _lease: StepReport("one", "rehearsed"))
+    adaptation = requested(plane, ReleaseStage.CONFIG, Purpose.PRESTAGE)
+    plane.workforce.worker_seen("worker", "cpu", "stack", 2)
+    asked: list[str] = []
+
+    def start(_api_url: str, adaptation: Adaptation, attempt: int) -> UUID:
+        asked.append(f"{adaptation.id} {attempt}")
+        return UUID(int=1)
+
+    monkeypatch.setattr(awaiting, "start_verification", start)
+    monkeypatch.setattr(awaiting, "seen", lambda _api_url, _run_id: Seen(Progressing.ENDED, "Staged", "done"))
+    state = prestage(adaptation.id, 1, return_state=True)
+    assert asked == [f"{adaptation.id} 1"]
+    assert (state.type.value, state.name) == ("COMPLETED", "Staged")
+
+
+@leaves_sockets
+def test_a_rehearsal_runs_as_the_platforms_part_of_a_prestage(plane: app.Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_step(monkeypatch, Place.PLATFORM, lambda _bench, _lease: StepReport("one", "rehearsed"))
+    on_this_bench(monkeypatch, plane)
+    adaptation = requested(plane, ReleaseStage.CONFIG, Purpose.PRESTAGE)
+    plane.ledger.claim(adaptation.id, 1, "the parent run")
+    state = verify(adaptation.id, 1, return_state=True)
+    assert (state.type.value, state.name) == ("COMPLETED", "Staged")
 
 
 @leaves_sockets

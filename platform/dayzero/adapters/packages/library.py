@@ -70,16 +70,16 @@ class LibraryHub:
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """The derived config.json."""
-        if path != "config.json":
-            raise NotFoundError(f"there is no file {path} in {release.ref}.")
-        text = self._configuration(release.repo_id, release.revision).encode()
-        if len(text) > max_bytes:
-            raise BadInputError(f"config.json of {release.ref} has {len(text)} bytes, more than the {max_bytes} that are read.")
-        return text
+        whole = self._bytes(release, path)
+        if len(whole) > max_bytes:
+            raise BadInputError(
+                f"config.json of {release.ref} has {len(whole)} bytes, more than the {max_bytes} that are read."
+            )
+        return whole
 
     def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
         """Bytes [begin, end) of the derived config.json."""
-        whole = self.read_small(release, path, end)
+        whole = self._bytes(release, path)
         if not 0 <= begin <= end <= len(whole):
             raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are asked for; it has {len(whole)}.")
         return whole[begin:end]
@@ -87,6 +87,11 @@ class LibraryHub:
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """There are no weights to download."""
         raise BadInputError(f"{release.ref} is an architecture, and has no files to download.")
+
+    def _bytes(self, release: Release, path: str) -> bytes:
+        if path != "config.json":
+            raise NotFoundError(f"there is no file {path} in {release.ref}.")
+        return self._configuration(release.repo_id, release.revision).encode()
 
     def _known(self, version: str) -> _Known:
         with self._open(version) as archive:
