@@ -114,9 +114,7 @@ def plan(
     degrees = _degrees(tp, pp, ep, dp)
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(
-        work.bench, degrees=degrees, redundant_experts=redundant_experts, any_devices=devices is None
-    )
+    bench = replace(work.bench, degrees=degrees, redundant_experts=redundant_experts, any_devices=devices is None)
     started_s = bench.clock.monotonic_s()
     report = (weights.exact_plan if _has_weights(work.release) else prestaging.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s

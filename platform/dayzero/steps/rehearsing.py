@@ -12,6 +12,7 @@ from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Check, Grade, Verdict, worst_of
 from dayzero.errors import BlockedError
+from dayzero.registry import settings_for
 from dayzero.stages import judging
 from dayzero.stages.left import REHEARSAL
 from dayzero.stages.reduction import reduce_configuration
@@ -97,11 +98,14 @@ def _ask(bench: Bench, lease: Lease, observation: Observation) -> _Asked:
     folder = bench.work_dir / "rehearsals" / hashlib.sha256(config.encode()).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config, encoding="utf-8")
+    subject = subject_of(bench, lease)
     request = RunRequest(
         observation,
-        subject_of(bench, lease).profile.slug,
+        subject.profile.slug,
         model_dir=str(folder),
         options={"dummy_seed": SEED, "tokens": TOKENS, "prompt": PROMPT, "compile": False},
+        custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
+        device=subject.profile.device,
     )
     asked = replace(request, model_dir=None)
     stack = bench.runner.stack().components

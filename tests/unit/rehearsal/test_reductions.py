@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.domain.architecture import ModelSpec
@@ -116,7 +116,6 @@ def test_no_number_of_layers_is_refused() -> None:
         reduce_configuration(b"[]", nothing)
 
 
-@settings(deadline=None)
 @given(
     heads=st.integers(1, 128),
     shared=st.integers(1, 16),
