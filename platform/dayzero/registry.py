@@ -3,7 +3,7 @@
 A plugin setting is `NAME[:option=value…][@MODEL-PATTERN]`, for example `planted-fault:seed=7@demo/*`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -16,6 +16,22 @@ from dayzero.errors import BadInputError, DependencyError, NotFoundError
 
 OPERATOR_GROUP = "dayzero.operators"
 DEVICE_GROUP = "dayzero.devices"
+
+
+class OperatorBridge(Protocol):
+    """An implementation of one operator, for platforms that lack it: a kernel package, a Triton kernel, or plain torch.
+
+    It comes in by the same group as OperatorPlugin. `operator` is the ATen operator (`aten.topk.default`); `platforms` where
+    it may be used (empty: everywhere). It is used only when it is switched on and was verified on the platform.
+    """
+
+    name: str
+    operator: str
+    platforms: tuple[str, ...]
+
+    def implementation(self, options: Mapping[str, str]) -> Callable[..., object]:
+        """The implementation, with the operator's own arguments (imports what it needs); BadInputError for a bad option."""
+        ...
 
 
 class DevicePlugin(Protocol):
@@ -105,8 +121,8 @@ def load_plugin(group: str, name: str) -> object:
 
 
 def operator_plugins() -> Mapping[str, OperatorPlugin]:
-    """Every installed operator plugin by name (imports them, and so torch)."""
-    return {name: operator_plugin(name) for name in plugin_names(OPERATOR_GROUP)}
+    """Every installed operator plugin by name (imports them, and so torch); bridges are none of them."""
+    return {name: operator_plugin(name) for name in plugin_names(OPERATOR_GROUP) if operator_bridge(name) is None}
 
 
 def operator_plugin(name: str) -> OperatorPlugin:
@@ -123,3 +139,11 @@ def device_plugin(name: str) -> DevicePlugin:
     if any(not hasattr(plugin, wanted) for wanted in ("name", "install", "support")):
         raise BadInputError(f"plugin {name!r} of {DEVICE_GROUP} is no device plugin.", remedy="Give it all attributes.")
     return cast("DevicePlugin", plugin)
+
+
+def operator_bridge(name: str) -> OperatorBridge | None:
+    """The bridge of that name, or None when it is a plugin of another kind; NotFoundError, DependencyError."""
+    plugin = load_plugin(OPERATOR_GROUP, name)
+    if any(not hasattr(plugin, wanted) for wanted in ("name", "operator", "platforms", "implementation")):
+        return None
+    return cast("OperatorBridge", plugin)

@@ -3,13 +3,16 @@
 from dayzero.app.announcing import Announced, announce
 from dayzero.app.health import Examined, database_revision, examine, status_of, upgrade_database
 from dayzero.app.local import (
+    BridgedHere,
     LocalWork,
     adapt_by_motor,
     adapt_here,
+    bridge_here,
     knows_architecture,
     local_work,
     probe_platform,
     source_location,
+    tell_bridges,
     tell_manifest,
 )
 from dayzero.app.planes import (
@@ -49,6 +52,7 @@ from dayzero.app.work import (
 
 __all__ = [
     "Announced",
+    "BridgedHere",
     "Examined",
     "Imported",
     "LocalWork",
@@ -57,6 +61,7 @@ __all__ = [
     "adapt_here",
     "announce",
     "bench_on",
+    "bridge_here",
     "check_platform",
     "conclude",
     "control_bench",
@@ -87,6 +92,7 @@ __all__ = [
     "steps_for",
     "stop",
     "taxonomy",
+    "tell_bridges",
     "tell_manifest",
     "upgrade_database",
     "verification_steps",

@@ -9,6 +9,7 @@ from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
 from dayzero.adapters.packages.index import parse_requirement
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
+from dayzero.adapters.store.embedded import has_database
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
 from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, known_platform, manifest_probe
@@ -21,8 +22,9 @@ from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 from dayzero.ports.ledger import Ledger
+from dayzero.registry import settings_for
 from dayzero.settings import Settings
-from dayzero.steps import concluding, pipeline
+from dayzero.steps import bridges, bridging, concluding, pipeline, prestaging
 from dayzero.steps.contract import Bench
 
 FOLLOW_S = 1.0
@@ -73,12 +75,62 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) 
         ledger.put_manifest(*known)
 
 
-def _requested(plane: Plane, model: str, platform: str) -> tuple[Adaptation, PlatformProfile]:
+def tell_bridges(settings: Settings, work: LocalWork) -> None:
+    """Copy what the database knows of bridges for the gaps of a command's model into the command's own ledger."""
+    bench, lease = work.bench, work.lease
+    subject = prestaging.subject_of(bench, lease)
+    if settings.database_url is None and not has_database(settings.data_dir):
+        return
+    report = prestaging.coverage(bench, lease).noun
+    plugins = settings_for(subject.adaptation.model, bench.operator_plugins)
+    keys = bridges.keys_for(bench, subject.profile, report, prestaging.inventory(bench, lease).noun, plugins)
+    if not keys:
+        return
+    with control_plane(settings) as plane:
+        found = [stored for key in keys if (stored := plane.ledger.find_result(key)) is not None]
+    for stored in found:
+        bench.ledger.put_result(stored.key, stored.document, lease)
+
+
+@dataclass(frozen=True, slots=True)
+class BridgedHere:
+    """One `bridge` command: the model, what became of its gaps, and how the attempt ended."""
+
+    model: str
+    bridged: bridging.Bridged
+
+
+def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
+    """Pre-stage a model on a platform of this host and bridge its gaps, recorded in the database.
+
+    DependencyError where the platform is not here: candidates are verified on the device.
+    """
+    with control_plane(settings) as plane:
+        adaptation, profile = _requested(plane, model, platform, Purpose.PRESTAGE)
+        if not is_here(profile):
+            raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
+        if adaptation.state is not AdaptationState.REQUESTED:
+            adaptation = plane.catalog.retry(adaptation.id)
+        lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"bridge on {platform}")
+        bench = control_bench(plane)
+        try:
+            tell_manifest(plane.ledger, settings, profile)
+            for step in pipeline.PRESTAGING:
+                run_step(bench, lease, step)
+            done = bridging.bridge_gaps(bench, lease)
+        except DayzeroError as error:
+            stop(plane, lease, error)
+            raise
+        conclude(plane, lease)
+        return BridgedHere(adaptation.model, done)
+
+
+def _requested(plane: Plane, model: str, platform: str, purpose: Purpose = Purpose.ADAPT) -> tuple[Adaptation, PlatformProfile]:
     """The adaptation of the model as its hub has it now, recorded and asked for, and the platform's profile."""
     release = resolve(parse_model_ref(model), plane.settings)
     profile = choose_profile(plane.profiles, platform)
     recorded = plane.watchbook.record_release(release, ())
-    return plane.catalog.request(recorded.release_id, profile.slug, Purpose.ADAPT), profile
+    return plane.catalog.request(recorded.release_id, profile.slug, purpose), profile
 
 
 def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcome:

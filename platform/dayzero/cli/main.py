@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from dayzero.cli import bundle, compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
+from dayzero.cli import bridge, bundle, compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
 from dayzero.cli.output import disk_error, print_error
 from dayzero.errors import DayzeroError
 
@@ -16,6 +16,7 @@ app = typer.Typer(
 )
 app.command()(models.inspect)
 app.command()(models.ops)
+app.command()(bridge.bridge)
 app.command()(models.plan)
 app.command()(models.fetch)
 app.command()(models.verify)

@@ -84,6 +84,7 @@ def ops(
     if platform is not None:
         subject = prestaging.subject_of(work.bench, work.lease)
         app.tell_manifest(work.bench.ledger, settings, subject.profile)
+        app.tell_bridges(settings, work)
         report = prestaging.coverage(work.bench, work.lease, options).noun
         report = with_models(report, app.models_lacking(settings, report.platform, model_name(work.release)))
     if json:
@@ -171,6 +172,7 @@ def verify(
     work = app.local_work(settings, model, platform)
     bench = replace(work.bench, degrees=degrees)
     app.tell_manifest(bench.ledger, settings, prestaging.subject_of(bench, work.lease).profile)
+    app.tell_bridges(settings, work)
     for step in app.verification_steps(tuple(check or ())):
         report = app.run_step(bench, work.lease, step)
         if not json:

@@ -188,7 +188,8 @@ class OperatorManifest:
     """What one provider offers on one platform, sorted by name; `excluded` maps operators known not to work to the reason.
 
     Names are graph operators (`aten.mm.default`) or the taxonomy's; what a provider offers beyond both stands in `unnamed`
-    under its own name. `unknown` says what the source does not tell; `source` is the file that was read, with its sha256.
+    under its own name. Unless `takes_apart`, an operator that is not offered is not run as its parts: it stops
+    the model. `unknown` says what the source does not tell; `source` is the file that was read, with its sha256.
     """
 
     platform: str
@@ -203,6 +204,7 @@ class OperatorManifest:
     unknown: tuple[str, ...] = ()
     engines: "tuple[EngineManifest, ...]" = ()
     collectives: tuple[CollectiveFact, ...] = ()
+    takes_apart: bool = True
 
 
 @dataclass(frozen=True, slots=True)

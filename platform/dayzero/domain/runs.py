@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dayzero.domain.bridges import GapTask, Recipe
 from dayzero.domain.plan import Degrees
 from dayzero.domain.platforms import Device
 
@@ -18,6 +19,7 @@ class Observation(StrEnum):
     PERPLEXITY = "perplexity"
     PARALLEL = "parallel"
     GENERATION = "generation"
+    BRIDGE = "bridge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class RunRequest:
     """One isolated run. Paths are on the worker's disk; `custom_operators` names registered operator plugins to switch on.
 
     `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …). `device` is
-    where the target runs (None: on the host); references always run on the host.
+    where the target runs (None: on the host); references always run on the host. `bridges` stand in for operators that the
+    platform lacks; `gap` is what a bridge is looked for (BRIDGE alone).
     """
 
     observation: Observation
@@ -37,6 +40,8 @@ class RunRequest:
     custom_operators: tuple[str, ...] = ()
     options: Mapping[str, int | float | str | bool] = field(default_factory=dict)
     device: Device | None = None
+    bridges: tuple[Recipe, ...] = ()
+    gap: GapTask | None = None
 
 
 @dataclass(frozen=True, slots=True)

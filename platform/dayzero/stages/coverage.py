@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from dayzero.domain.bridges import Bridge
 from dayzero.domain.canonical import digest
 from dayzero.domain.findings import Finding
 from dayzero.domain.operators import (
@@ -45,10 +46,11 @@ def cover(
     inventory: OperatorInventory,
     manifest: OperatorManifest,
     *,
-    custom: Mapping[str, str] | None = None,
+    custom: Mapping[str, str | Bridge] | None = None,
     tp: int | None = None,
 ) -> CoverageReport:
-    """How the manifest covers the inventory. `custom` maps operators that plugins bring for the platform to what they are.
+    """How the manifest covers the inventory. `custom` maps operators that plugins bring for the platform to what they are,
+    or to their verified bridges, which hold for the dtypes that they were verified in.
 
     An operator that is missing or excluded counts as decomposed only when a decomposition (of the manifest, or seen in the
     trace) leads, however deep, to parts that are all covered. Every other one is a gap. The parts of a composite
@@ -96,7 +98,7 @@ def _judged(inventory: OperatorInventory, judge: Judge) -> _Judged:
         inside = parts.get((use.name, use.phase), [])
         asked = Asked(frozenset(use.dtypes), use.phase, use_figures(use, inventory.symbols))
         itself = judge.itself(use.name, asked)
-        if itself is not None or not inside:
+        if itself is not None or not inside or judge.stays_whole(use.name, asked):
             found.append((use, itself or judge.judge(use.name, asked)))
             continue
         if (use.name, use.phase) not in opened:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dayzero.domain.bridges import Bridge, BridgeKind
 from dayzero.domain.operators import CoverageKind, Decomposition, OperatorManifest, OperatorSupport, Phase, SupportKind
 from dayzero.domain.verdict import Grade
 from dayzero.stages.coverage_figures import Figures, unmet
@@ -31,12 +32,16 @@ class Answer:
 class Judge:
     """One manifest, indexed, with what a platform's plugins add and what torch makes of the model's operators."""
 
-    def __init__(self, manifest: OperatorManifest, custom: Mapping[str, str], seen: Iterable[Decomposition] = ()) -> None:
+    def __init__(
+        self, manifest: OperatorManifest, custom: Mapping[str, str | Bridge], seen: Iterable[Decomposition] = ()
+    ) -> None:
         self.manifest = manifest
         self.custom = custom
         self.offered = {support.name: support for support in manifest.operators}
         # What was seen on the model's own arguments says more than what was seen on made-up ones.
         self.made_of = {rule.name: rule.into for rule in (*manifest.decompositions, *seen)}
+        own = {rule.name: rule.into for rule in manifest.decompositions}
+        self._taken_apart = self.made_of if manifest.takes_apart else own
 
     @property
     def provider(self) -> str:
@@ -45,8 +50,11 @@ class Judge:
 
     def itself(self, name: str, asked: Asked) -> Answer | None:
         """How the operator is covered without taking it apart, or None."""
-        if name in self.custom:
-            return Answer(CoverageKind.CUSTOM, Grade.DECLARED, f"custom operator: {self.custom[name]}")
+        custom = self.custom.get(name)
+        if isinstance(custom, str):
+            return Answer(CoverageKind.CUSTOM, Grade.DECLARED, f"custom operator: {custom}")
+        if custom is not None and asked.dtypes <= set(custom.dtypes):
+            return _bridged(custom)
         support = self.offered.get(name)
         if support is None or self.refusal(name, asked) is not None:
             return None
@@ -86,6 +94,10 @@ class Judge:
             return f"{self.provider} offers it for {broken.constraint}, and {broken.figure} is {broken.value} here"
         return None
 
+    def stays_whole(self, name: str, asked: Asked) -> bool:
+        """Whether the operator is refused there and nothing takes it apart: it is missing until it is bridged."""
+        return not self.manifest.takes_apart and self.refusal(name, asked) is not None
+
     def _composite(self, support: OperatorSupport, above: frozenset[str]) -> Answer:
         """An operator that its provider makes of others: covered as they are, where they are known."""
         parts = self.made_of.get(support.name)
@@ -97,7 +109,7 @@ class Judge:
         return self._of_parts(support.name, parts, f"{self.provider} makes it of other operators", support.grade, above)
 
     def _decomposed(self, name: str, refusal: str, above: frozenset[str]) -> Answer:
-        parts = self.made_of.get(name)
+        parts = self._taken_apart.get(name)
         if not parts or name in above:
             return Answer(CoverageKind.MISSING, Grade.DECLARED, refusal)
         return self._of_parts(name, parts, refusal, Grade.DECLARED, above)
@@ -105,6 +117,14 @@ class Judge:
     def _of_parts(self, name: str, parts: tuple[str, ...], reason: str, grade: Grade, above: frozenset[str]) -> Answer:
         judged = {part: self.judge(part, Asked(), above | {name}) for part in parts}
         return of_parts(judged, reason, grade)
+
+
+def _bridged(bridge: Bridge) -> Answer:
+    """An operator by its verified bridge: what runs in its place was measured."""
+    made = bridge.recipe.kind if bridge.recipe else BridgeKind.PLUGIN
+    kind = CoverageKind.CUSTOM if made is BridgeKind.PLUGIN else CoverageKind.DECOMPOSED
+    origin = bridge.recipe.origin if bridge.recipe else ""
+    return Answer(kind, Grade.MEASURED, f"bridged by {made.value} ({origin}): {bridge.reason}")
 
 
 def of_parts(judged: Mapping[str, Answer], reason: str, grade: Grade) -> Answer:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
-from dayzero.steps import prestaging, publishing, rehearsing, verifying, weights
+from dayzero.steps import bridging, prestaging, publishing, rehearsing, verifying, weights
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
@@ -15,6 +15,8 @@ PRESTAGING = (
     Step("coverage", "Operator coverage", Place.CONTROL, prestaging.coverage_step),
     Step("plan", "First plan", Place.CONTROL, prestaging.first_plan_step),
 )
+
+BRIDGING = Step("bridge", "Bridges for the gaps", Place.PLATFORM, bridging.bridge_step)
 
 REHEARSING = (
     Step("reduction", "Reduced architecture", Place.CONTROL, rehearsing.reduction_step),
@@ -32,11 +34,12 @@ OBSERVING = (
 )
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {
-    Purpose.PRESTAGE: (*PRESTAGING, *REHEARSING),
+    Purpose.PRESTAGE: (*PRESTAGING, BRIDGING, *REHEARSING),
     Purpose.ADAPT: (
         *PRESTAGING,
         Step("headers", "Tensor headers", Place.CONTROL, weights.headers_step),
         Step("plan-weights", "Exact plan", Place.CONTROL, weights.exact_plan_step),
+        BRIDGING,
         Step("fetch", "Fetch", Place.PLATFORM, weights.fetch_step),
         Step("shard", "Shard", Place.PLATFORM, weights.shard_step),
         *OBSERVING,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dayzero.domain.adaptation import Adaptation, Lease, Purpose
 from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.bridges import Bridge
 from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, Trace, TraceOptions
 from dayzero.domain.plan import PlanReport, Workload
@@ -16,6 +17,8 @@ from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError, NotShardedError
+from dayzero.registry import settings_for
+from dayzero.stages.bridging import verified
 from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
 from dayzero.stages.entries import coverage_check, plan_check
@@ -24,6 +27,7 @@ from dayzero.stages.planning import plan_for
 from dayzero.stages.same_code import SAME_CODE, as_same_code
 from dayzero.stages.structure import read_spec
 from dayzero.stages.structure_summary import structure_rows
+from dayzero.steps.bridges import keys_for, known_bridges, with_reasons
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.waiting import no_manifest
@@ -204,8 +208,30 @@ def coverage(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[
     if offered is None:
         raise no_manifest(subject.profile.slug)
     manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
-    key = result_key("coverage", 2, needed, manifest)
-    return keep(bench.ledger, lease, key, CoverageReport, lambda: cover(needed, manifest))
+    bridges = _known(bench, lease, subject, needed, cover(needed, manifest))
+    key = result_key("coverage", 2, needed, manifest, *((bridges,) if bridges else ()))
+
+    def covered() -> CoverageReport:
+        return with_reasons(cover(needed, manifest, custom=verified(bridges)), bridges)
+
+    return keep(bench.ledger, lease, key, CoverageReport, covered)
+
+
+def bridges_for(bench: Bench, lease: Lease) -> tuple[Bridge, ...]:
+    """What is known of bridges for the gaps of the adaptation's model on its platform, refusals included."""
+    subject = subject_of(bench, lease)
+    offered = bench.ledger.manifest(subject.profile.slug)
+    if offered is None:
+        return ()
+    needed = inventory(bench, lease).noun
+    manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
+    return _known(bench, lease, subject, needed, cover(needed, manifest))
+
+
+def _known(bench: Bench, lease: Lease, subject: Subject, needed: OperatorInventory, bare: CoverageReport) -> tuple[Bridge, ...]:
+    """Bridges by the gaps that there are without any."""
+    plugins = settings_for(subject.adaptation.model, bench.operator_plugins)
+    return known_bridges(bench, lease, keys_for(bench, subject.profile, bare, needed, plugins))
 
 
 def memory_limit_bytes(bench: Bench, profile: PlatformProfile) -> int | None:

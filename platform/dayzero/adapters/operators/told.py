@@ -25,4 +25,4 @@ def told_manifest(device: Device, platform: str) -> OperatorManifest:
         if parts and graph_name(name) not in parts:
             made_of.append(Decomposition(graph_name(name), parts))
     rules = tuple(sorted(made_of, key=lambda rule: rule.name))
-    return OperatorManifest(platform, device.torch_device, str(torch.__version__), tuple(supports), rules)
+    return OperatorManifest(platform, device.torch_device, str(torch.__version__), tuple(supports), rules, takes_apart=False)

@@ -3,7 +3,7 @@
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, GENERATION
-GenerationObserved. A refusal or failure leaves one sentence in reason.txt beside the document.
+GenerationObserved, BRIDGE BridgesObserved. A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
 import traceback
@@ -44,6 +44,10 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_generation import observe_generation
 
             return observe_generation(request)
+        case Observation.BRIDGE:
+            from dayzero.adapters.runners.observe_bridge import observe_bridge
+
+            return observe_bridge(request)
         case _:
             raise BadInputError(f"this runner does not observe {request.observation.value}.", remedy="Ask the right one.")
 

@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError, BlockedError
-from dayzero.registry import operator_plugin, parse_plugin_setting
+from dayzero.registry import operator_bridge, operator_plugin, parse_plugin_setting
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
 
@@ -152,6 +152,8 @@ def plugins_installed(model: Any, request: RunRequest) -> Iterator[Mapping[str, 
         replaced: dict[str, str] = {}
         for text in request.custom_operators:
             setting = parse_plugin_setting(text)
+            if operator_bridge(setting.name) is not None:
+                continue
             plugin = operator_plugin(setting.name)
             if plugin.platforms and request.platform not in plugin.platforms:
                 raise BadInputError(

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import wide_logits
 from dayzero.adapters.runners.placing import device_for, fetched, on, peak_bytes, placed
@@ -30,6 +31,7 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
     tokenizer = loading.tokenizer_of(folder)
     ids, source = _prompt_ids(folder, config, tokenizer, prompt)
     device = device_for(request)
+    install(request.bridges, device)
     loading_began = time.monotonic()
     native = loading.load_model(folder, dtype)
     patched = make_target(native, device)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading, routing
+from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite, rows, tensor_error
 from dayzero.adapters.runners.placing import device_for, fetched, placed
 from dayzero.adapters.runners.suspects import look_inside
@@ -38,6 +39,7 @@ def observe_layers(request: RunRequest) -> LayerErrors:
     dtype = loading.native_dtype(config, request.dtype)
     given = loading.text_tokens(folder, config, loading.packaged_text()[1], loading.option_int(request, "tokens", TOKENS, 2))
     device = device_for(request)
+    install(request.bridges, device)
     native = loading.load_model(folder, dtype)
     patched = make_target(native, device)
     with loading.plugins_installed(patched, request) as replaced:

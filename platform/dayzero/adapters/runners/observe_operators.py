@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.operator_capture import OperatorCapture
 from dayzero.adapters.runners.placing import device_for, placed
@@ -44,10 +45,11 @@ def observe_operators(request: RunRequest) -> OperatorErrors:
     _, text = loading.packaged_text()
     given = loading.text_tokens(folder, config, text, tokens)
     device = device_for(request)
+    install(request.bridges, device)
     model = placed(loading.load_model(folder, dtype, attention="sdpa", experts="grouped_mm"), device)
     ids = placed(given.ids, device)
     with loading.plugins_installed(model, request) as replaced, module_paths(model) as stack, torch.no_grad():
-        capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced)
+        capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced, request.bridges)
         with capture:
             cache = _cache(model(ids, use_cache=True))
             if cache is not None:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import head_logits, wide_logits_each
 from dayzero.adapters.runners.placing import device_for, fetched, placed
@@ -32,6 +33,7 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     given = loading.text_tokens(folder, config, text, length * loading.option_int(request, "windows", WINDOWS))
     windows = [part for part in given.ids.split(length, dim=1) if part.shape[1] == length] or [given.ids]
     device = device_for(request)
+    install(request.bridges, device)
     native = loading.load_model(folder, dtype)
     patched = make_target(native, device)
     with loading.plugins_installed(patched, request):

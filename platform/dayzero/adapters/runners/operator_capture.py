@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from dayzero.adapters.runners.figures import dtype_name, finite, share_within, tensor_error
 from dayzero.adapters.runners.placing import HOST, placed
+from dayzero.domain.bridges import Recipe
 from dayzero.domain.observations import OperatorError
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -38,14 +39,21 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
     """Compares every distinct (operator, dtypes, shape class) once, while the model runs.
 
     `replaced` maps a custom operator to the ATen operator in whose place it stands: that one is its reference, for a
-    custom operator recomputed by itself would only agree with itself.
+    custom operator recomputed by itself would only agree with itself. `bridges` say how often theirs round inside.
     """
 
-    def __init__(self, tokens: int, module_now: Callable[[], str], replaced: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        module_now: Callable[[], str],
+        replaced: Mapping[str, str],
+        bridges: tuple[Recipe, ...] = (),
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self.module_now = module_now
         self.replaced = replaced
+        self.bridged = {recipe.operator: recipe.inner_roundings for recipe in bridges}
         self.seen: dict[tuple[str, tuple[str, ...], str], OperatorError] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -90,7 +98,8 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
             first = str(error).strip().splitlines()[0][:200]
             return OperatorError(name, dtypes, shapes, module, None, f"the reference does not run in float64: {first}", 0)
-        return _figures(OperatorError(name, dtypes, shapes, module, reference_name, None, 0), result, expected)
+        blank = OperatorError(name, dtypes, shapes, module, reference_name, None, 0)
+        return _figures(blank, result, expected, max(inner_roundings(name), self.bridged.get(name, 0)))
 
 
 def _argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:
@@ -135,7 +144,7 @@ def inner_roundings(operator: str) -> int:
     return 1 if "scaled_dot_product" in operator else 0
 
 
-def _figures(blank: OperatorError, result: Any, expected: Any) -> OperatorError:
+def _figures(blank: OperatorError, result: Any, expected: Any, roundings: int) -> OperatorError:
     """The blank row with the figures of the worst of the operator's outputs."""
     result = placed(result, HOST)
     pairs = [
@@ -162,7 +171,7 @@ def _figures(blank: OperatorError, result: Any, expected: Any) -> OperatorError:
         sum(left.numel() for left, _ in pairs),
         max((error.max_abs for error in errors if error.max_abs is not None), default=None),
         max((error.rms_relative for error in errors if error.rms_relative is not None), default=None),
-        finite(min(share_within(left, right, inner_roundings(blank.operator)) for left, right in floating)),
+        finite(min(share_within(left, right, roundings) for left, right in floating)),
         exact if len(floating) < len(pairs) else None,
         sum(error.nonfinite for error in errors),
     )

@@ -14,6 +14,8 @@ from dayzero.domain.platforms import Device
 from dayzero.domain.verdict import Grade
 from dayzero.errors import BadInputError
 
+HOST_KEYS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+"""Where the kernels that the unit runs come from."""
 _FACTORIES = ("tensor", "as_tensor")
 """Functions that torch cannot call for a device in Python (an internal assertion); they are made on the host and moved."""
 
@@ -75,7 +77,7 @@ class SimulatedBackend:
         dtypes = unit.dtypes_of(qualified)
         if has(qualified, "CompositeImplicitAutograd"):
             return OperatorSupport(graph_name(qualified), SupportKind.COMPOSITE, Grade.DECLARED, dtypes)
-        if has(qualified, "CPU") or has(qualified, "CompositeExplicitAutograd"):
+        if any(has(qualified, key) for key in HOST_KEYS):
             return OperatorSupport(graph_name(qualified), SupportKind.NATIVE, Grade.DECLARED, dtypes)
         return None
 
