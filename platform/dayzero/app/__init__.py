@@ -10,7 +10,6 @@ from dayzero.app.local import (
     bridge_here,
     knows_architecture,
     local_work,
-    probe_platform,
     source_location,
     tell_bridges,
     tell_manifest,
@@ -37,6 +36,7 @@ from dayzero.app.platforms import (
     record_import,
     recorded_manifest,
 )
+from dayzero.app.probing import ProbeRequest, probe_platform, tell_stack
 from dayzero.app.work import (
     conclude,
     dispatch_once,
@@ -57,6 +57,7 @@ __all__ = [
     "Imported",
     "LocalWork",
     "Plane",
+    "ProbeRequest",
     "adapt_by_motor",
     "adapt_here",
     "announce",
@@ -94,6 +95,7 @@ __all__ = [
     "taxonomy",
     "tell_bridges",
     "tell_manifest",
+    "tell_stack",
     "upgrade_database",
     "verification_steps",
     "worker_bench",

@@ -12,15 +12,14 @@ from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.embedded import has_database
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, known_platform, manifest_probe
+from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, manifest_probe
 from dayzero.app.platforms import recorded_manifest
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
-from dayzero.domain.operators import OperatorManifest
-from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
-from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
+from dayzero.errors import BadInputError, DayzeroError, UnavailableError
 from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
@@ -193,14 +192,3 @@ def source_location(settings: Settings, source: str, location: str | None) -> tu
         f"source {source} {location or ''} cannot be watched.",
         remedy="Write hf, dir:FOLDER for a folder that is there, or pypi:PACKAGE.",
     )
-
-
-def probe_platform(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack]:
-    """What this host's stack offers for that platform; DependencyError where its device is not here."""
-    profile = known_platform(settings, slug)
-    if not is_here(profile):
-        raise DependencyError(
-            f"{slug} is not a device of this host.",
-            remedy=f"Run the probe on a worker that has it: dayzero worker join --platform {slug}",
-        )
-    return manifest_probe(settings, profile)

@@ -3,13 +3,14 @@
 import errno
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TextIO
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
@@ -63,6 +64,14 @@ def disk_error(error: OSError) -> DependencyError | None:
     return DependencyError(
         f"{where}: {error.strerror}.", remedy="Free space or give access there, or set DAYZERO_DATA_DIR to another folder."
     )
+
+
+@contextmanager
+def progress_shown() -> Iterator[Callable[[int, int], None]]:
+    """What shows (done, in all) on a terminal's stderr; elsewhere nothing."""
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task("operators", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 @contextmanager

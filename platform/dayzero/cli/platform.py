@@ -7,17 +7,19 @@ import typer
 
 from dayzero import app as dayzero
 from dayzero.cli.opening import open_plane
-from dayzero.cli.output import print_document, print_line, print_table
+from dayzero.cli.output import print_document, print_line, print_table, progress_shown
 from dayzero.domain.canonical import plain
 from dayzero.domain.findings import Severity
-from dayzero.domain.manifests import ManifestDifference
+from dayzero.domain.manifests import CollectiveFact, DtypeFact, ManifestDifference
 from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
+from dayzero.stages.probing import summary_of
 
 app = typer.Typer(help="Platforms: their figures with sources, and what they offer.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_REASONS = 30
 
 
 @app.command()
@@ -106,17 +108,45 @@ def import_(
 
 @app.command()
 def probe(
-    slug: Annotated[str, typer.Argument(help="Platform slug; its device must be here.")] = "cpu", json: Json = False
+    context: typer.Context,
+    slug: Annotated[str, typer.Argument(help="Platform slug; its device must be here.")] = "cpu",
+    operator: Annotated[
+        list[str] | None, typer.Option("--operator", help="Only operators like this (shell pattern; may be repeated).")
+    ] = None,
+    budget: Annotated[float | None, typer.Option("--budget", help="Seconds to spend; what is not reached is named.")] = None,
+    record: Annotated[bool, typer.Option(help="Record the measured manifest as what the platform offers.")] = True,
+    json: Json = False,
 ) -> None:
-    """What the installed stack offers on this host, read from its dispatcher."""
+    """Run every operator in every dtype on this host's device, compare it with float64, time it, and measure collectives."""
     settings = load_settings()
-    manifest, stack = dayzero.probe_platform(settings, slug)
+    ask = dayzero.ProbeRequest(tuple(operator or ("aten.*",)), budget)
+    with progress_shown() as told:
+        manifest, stack = dayzero.probe_platform(settings, slug, ask, told)
+    if record and operator is None:
+        with open_plane(context) as plane:
+            plane.ledger.put_manifest(manifest, stack)
     if json:
         print_document({"schema": "dayzero.manifest/1", "manifest": plain(manifest), "stack": plain(stack)})
         return
-    kinds = sorted({offered.kind.value for offered in manifest.operators})
-    rows = [{"kind": kind, "operators": sum(offered.kind.value == kind for offered in manifest.operators)} for kind in kinds]
-    print_table(f"{manifest.provider} {manifest.version} on {slug}: {len(manifest.operators)} operators", rows)
+    summary = summary_of(manifest)
+    rows = [{"verdict": verdict, "operators × dtypes": count} for verdict, count in summary.verdicts.items()]
+    headline = f"{manifest.provider} {manifest.version} on {slug}: {summary.operators} operators, {summary.pairs} with dtypes"
+    print_table(headline, rows, notes=(manifest.source, *manifest.unknown))
+    print_table("numerics worse than their limit", [_worse(name, fact) for name, fact in summary.worse])
+    print_table(
+        "not run, and why", [{"why": why, "operators × dtypes": count} for why, count in summary.not_run.items()][:_REASONS]
+    )
+    print_table("collectives", [_collective(fact) for fact in manifest.collectives])
+
+
+def _worse(name: str, fact: DtypeFact) -> dict[str, object]:
+    return {"operator": name, "dtype": fact.dtype, "inputs": fact.distribution, "error": fact.worst_error,
+            "limit": fact.limit, "why": fact.why}  # fmt: skip
+
+
+def _collective(fact: CollectiveFact) -> dict[str, object]:
+    return {"operation": fact.operation, "backend": fact.backend, "ranks": fact.ranks, "bytes": fact.size_bytes,
+            "time s": fact.time_s, "bytes/s": int(fact.bytes_per_s)}  # fmt: skip
 
 
 def _print_manifest(manifest: OperatorManifest, missing: tuple[str, ...] = ()) -> None:

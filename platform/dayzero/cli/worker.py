@@ -75,11 +75,11 @@ def run_worker(settings: Settings, platform: str, prefect_api: str | None) -> No
         ledger = HttpLedger(settings.ledger_url, settings.worker_token.get_secret_value())
         worker_id = own_id(folder)
         known = ledger.manifest(platform)
-        if known is not None:
+        if known is not None and known[1].published is None:
             # Probing takes a while; what is known of this platform is enough to say that a worker is there.
             ledger.worker_seen(worker_id, platform, known[1].fingerprint, settings.cpu_devices)
         manifest, stack = composition.manifest_probe(settings, composition.known_platform(settings, platform))
-        ledger.put_manifest(manifest, stack)
+        composition.tell_stack(ledger, manifest, stack)
 
         def beat() -> None:
             ledger.worker_seen(worker_id, platform, stack.fingerprint, settings.cpu_devices)

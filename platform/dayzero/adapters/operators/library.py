@@ -58,7 +58,7 @@ class SubprocessLibrary:
                 command.append(str(device))
             try:
                 run = subprocess.run(
-                    command, env=_scrubbed(folder), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
+                    command, env=child_environment(folder), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
                     timeout=self._timeout_s, check=False,
                 )  # fmt: skip
             except subprocess.TimeoutExpired as error:
@@ -75,7 +75,7 @@ class SubprocessLibrary:
             return codec.load(OperatorManifest, out.read_bytes())
 
 
-def _scrubbed(home: str) -> dict[str, str]:
+def child_environment(home: str) -> dict[str, str]:
     """The child's whole environment: no secrets."""
     kept = {
         name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG", "COVERAGE_PROCESS_CONFIG") if name in os.environ
