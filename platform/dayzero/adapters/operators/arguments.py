@@ -35,6 +35,10 @@ _SHAPES = ("size", "shape", "sizes", "output_size", "new_size")
 Fill = Callable[[tuple[int, ...]], torch.Tensor]
 
 
+class NobodyKnowsError(Exception):
+    """A type of argument that cannot be made up; its one argument is the type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How to read a schema: the rank of tensors, where the weight is one-dimensional, which tensors hold integers, and whether
@@ -43,6 +47,7 @@ class Plan:
     rank: int
     flat_weight: bool
     integers: frozenset[str]
+    optional: bool = False
 
 
 def plans(schema: Any) -> Iterator[Plan]:
@@ -51,14 +56,17 @@ def plans(schema: Any) -> Iterator[Plan]:
     named = frozenset(name for name in tensors if name in _INTEGERS)
     others = [frozenset(tensors[1:2]), frozenset(tensors[1:]), frozenset(tensors[:1]), frozenset(tensors)]
     choices = list(dict.fromkeys([named, frozenset(), *others]))
-    for integers in choices:
-        for rank in _RANKS:
-            for flat_weight in (False, True) if "weight" in tensors else (False,):
-                yield Plan(rank, flat_weight, integers)
+    for optional in (
+        (False, True) if any(str(argument.type) == "Optional[Tensor]" for argument in schema.arguments) else (False,)
+    ):
+        for integers in choices:
+            for rank in _RANKS:
+                for flat_weight in (False, True) if "weight" in tensors or optional else (False,):
+                    yield Plan(rank, flat_weight, integers, optional)
 
 
 def arguments_for(schema: Any, plan: Plan, dtype: torch.dtype, device: str, fill: Fill) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments; `fill` gives a float64 tensor of a shape. LookupError for a type nobody can make up."""
+    """Positional and keyword arguments; `fill` gives a float64 tensor of a shape. NobodyKnowsError: a type nobody can make."""
     positional: list[Any] = []
     options: dict[str, Any] = {}
     makes_tensors = not any("Tensor" in str(argument.type) and not argument.is_out for argument in schema.arguments)
@@ -84,6 +92,8 @@ def _value(argument: Any, plan: Plan, dtype: torch.dtype, device: str, fill: Fil
     kind, name = str(argument.type), argument.name
     if argument.is_out:
         return torch.empty(0, dtype=dtype, device=device) if kind == "Tensor" else _unknown(kind)
+    if kind == "Optional[Tensor]" and plan.optional:
+        return _tensor(name, plan, dtype, device, fill)
     if kind.startswith("Optional["):
         return None
     if kind == "Tensor":
@@ -151,4 +161,4 @@ def _plain(kind: str, name: str, dtype: torch.dtype) -> Any:
 
 
 def _unknown(kind: str) -> Any:
-    raise LookupError(kind)
+    raise NobodyKnowsError(kind)

@@ -26,6 +26,7 @@ OPERATOR_TIMEOUT_S = 30.0
 MEMORY_BYTES = 8 * 2**30
 """Private memory of the probing process on the CPU: an operator that asks for more is refused it, and raises."""
 
+_ENDING_S = 30.0
 _READ_BYTES = 1 << 16
 _CHILD = "dayzero.adapters.operators.probe_child"
 
@@ -120,11 +121,12 @@ def _run_child(state: _State, folder: Path, terms: _Terms, done: Callable[[], No
             raise DependencyError(f"cannot start {terms.python}: {error}.") from error
         finally:
             os.close(writes)
+    why = None
     try:
         why = _listen(reads, state, terms, done)
     finally:
         os.close(reads)
-        _end(process)
+        _end(process, by_itself=why in (_CLOSED, _CLOSED_EARLY))
     if why == _CLOSED_EARLY:
         return _NEVER_BEGAN + _how_it_ended(process.returncode, log)
     if why == _CLOSED:
@@ -165,10 +167,10 @@ def _listen(reads: int, state: _State, terms: _Terms, done: Callable[[], None]) 
                     done()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and all that it started; nothing of it is left behind."""
+def _end(process: subprocess.Popen[bytes], *, by_itself: bool) -> None:
+    """End the process and all that it started; nothing of it is left behind. One that is ending tells its status."""
     try:
-        process.wait(timeout=1.0)
+        process.wait(timeout=_ENDING_S if by_itself else 0.0)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
-from dayzero.adapters.operators.arguments import Plan, arguments_for, plans
+from dayzero.adapters.operators.arguments import NobodyKnowsError, Plan, arguments_for, plans
 from dayzero.domain.probing import OperatorProbe, ProbeOutcome, ProbeSample
 
 _SEED = 20260729
@@ -53,10 +53,11 @@ _USUAL = ("normal", "positive")
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How an operator can be called, and why its results cannot be compared (None: they can)."""
+    """How an operator can be called, in which wide dtype, and why its results cannot be compared (None: they can)."""
 
     plan: Plan
     distribution: str
+    wide: torch.dtype
     uncompared: str | None
 
 
@@ -89,12 +90,15 @@ class Prober:
         tensors = [leaf for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)]
         used = tuple(sorted({str(tensor.dtype).removeprefix("torch.") for tensor in tensors}))
         time_s = self._time(handle, chosen, kind)
+        if kind is torch.float32 and chosen.wide is torch.float32:
+            why = "it takes nothing wider than float32 to compare it with"
+            return OperatorProbe(name, dtype, ProbeOutcome.UNCOMPARED, why, used, (), time_s)
         if chosen.uncompared:
             return OperatorProbe(name, dtype, ProbeOutcome.UNCOMPARED, chosen.uncompared, used, (), time_s)
         samples, complaint = [], ""
         for distribution in distributions(kind):
             try:
-                samples.append(self._compare(handle, chosen.plan, kind, distribution))
+                samples.append(self._compare(handle, chosen, kind, distribution))
             except Exception as error:  # noqa: BLE001 - the next distribution may suit it better
                 complaint = _first_line(error)
         if not samples:
@@ -102,9 +106,9 @@ class Prober:
             return OperatorProbe(name, dtype, ProbeOutcome.UNCOMPARED, why, used, (), time_s)
         return OperatorProbe(name, dtype, ProbeOutcome.RAN, None, used, tuple(samples), time_s)
 
-    def _compare(self, handle: Any, plan: Plan, kind: torch.dtype, distribution: str) -> ProbeSample:
-        arguments = _arguments(handle, plan, kind, self._device, distribution)
-        wide = tree_map(lambda leaf: _widened(leaf, kind), arguments)
+    def _compare(self, handle: Any, chosen: _Choice, kind: torch.dtype, distribution: str) -> ProbeSample:
+        arguments = _arguments(handle, chosen.plan, kind, self._device, distribution)
+        wide = tree_map(lambda leaf: _widened(leaf, kind, chosen.wide), arguments)
         return _sample(distribution, _run(handle, arguments), _run(handle, wide))
 
     def _time(self, handle: Any, chosen: _Choice, kind: torch.dtype) -> float:
@@ -120,19 +124,19 @@ class Prober:
 
 
 def _choose(handle: Any) -> tuple[_Choice | None, str]:
-    """The first plan that the operator accepts on the CPU in float64, else in int64 or bool; else the first complaint."""
-    complaint = "its schema has no way to be read"
-    for dtype in (_REFERENCE, torch.int64, torch.bool):
+    """The first plan that the operator accepts on the CPU, in the widest dtype that it takes; else its first complaint."""
+    complaint = ""
+    for dtype in (_REFERENCE, torch.float32, torch.int64, torch.bool):
         for plan in plans(handle._schema):
             for distribution in _USUAL:
                 try:
                     _run(handle, _arguments(handle, plan, dtype, "cpu", distribution))
-                except LookupError as error:
+                except NobodyKnowsError as error:
                     return None, f"its arguments hold a {error.args[0]}"
                 except Exception as error:  # noqa: BLE001 - arguments that do not fit can raise anything; the next plan is tried
-                    complaint = complaint if dtype is not _REFERENCE else _first_line(error)
+                    complaint = complaint or _first_line(error)
                     continue
-                return _Choice(plan, distribution, _uncompared(handle, plan, dtype, distribution)), ""
+                return _Choice(plan, distribution, dtype, _uncompared(handle, plan, dtype, distribution)), ""
     return None, complaint
 
 
@@ -188,9 +192,10 @@ def _run(handle: Any, arguments: tuple[list[Any], dict[str, Any]]) -> Any:
         return handle(*arguments[0], **arguments[1])
 
 
-def _widened(leaf: Any, kind: torch.dtype) -> Any:
-    """An argument for the reference: the same value on the CPU, in float64 or int64 where it was in the probed dtype."""
-    wide = _REFERENCE if kind.is_floating_point else kind if kind is torch.bool else torch.int64
+def _widened(leaf: Any, kind: torch.dtype, floating: torch.dtype) -> Any:
+    """An argument for the reference: the same value on the CPU, as wide as the operator takes it."""
+    floating = floating if floating.is_floating_point else _REFERENCE
+    wide = floating if kind.is_floating_point else kind if kind is torch.bool else torch.int64
     if isinstance(leaf, torch.Tensor):
         return leaf.to("cpu").to(wide) if leaf.dtype is kind else leaf.to("cpu", copy=True)
     if isinstance(leaf, torch.dtype):
