@@ -19,7 +19,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
-from dayzero.errors import BadInputError, DayzeroError, UnavailableError
+from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
