@@ -1,11 +1,13 @@
 """The steps of a rehearsal with fakes: what is kept, what is left, and what one screen says of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from dayzero.codec import dump
 from dayzero.domain.adaptation import AdaptationState, Purpose
 from dayzero.domain.entry import Correctness, Lifecycle
 from dayzero.domain.observations import CheckName, OperatorError, OperatorErrors
+from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome
 from dayzero.domain.verdict import Grade, Verdict
 from dayzero.errors import BlockedError, ExitCode, MeasurementError
@@ -133,3 +135,22 @@ def test_an_adaptation_goes_on_being_blocked_without_a_manifest(tmp_path: Path) 
         assert str(error) == no_manifest_reason("cpu")
     else:
         raise AssertionError("an adaptation needs its coverage")
+
+
+def on_accelerator(made: Made, memory_bytes: float, *, any_devices: bool = True) -> None:
+    size = Figure(memory_bytes, "B", "the test", FigureStatus.PUBLISHED)
+    profile = PlatformProfile("cpu", "An accelerator", "cuda", memory_bytes=size, link_domains=(LinkDomain("node", 8),))
+    made.bench = replace(made.bench, profiles={"cpu": profile}, devices=1, any_devices=any_devices)
+
+
+def test_a_model_too_large_for_the_devices_takes_the_next_link_domain_unless_they_were_asked_for(tmp_path: Path) -> None:
+    made = prestage(tmp_path)
+    on_accelerator(made, 2e9)
+    whole = prestaging.first_plan(made.bench, made.lease).noun.plan
+    assert whole is not None and whole.degrees.world == 1
+    needed_bytes = max(budget.total_bytes for budget in whole.memory)
+    on_accelerator(made, needed_bytes * 0.9)
+    spread = prestaging.first_plan(made.bench, made.lease).noun.plan
+    assert spread is not None and 1 < spread.degrees.world <= 8
+    on_accelerator(made, needed_bytes * 0.9, any_devices=False)
+    assert prestaging.first_plan(made.bench, made.lease).noun.plan is None
