@@ -2,7 +2,8 @@
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from dayzero.domain.canonical import Json
 from dayzero.errors import BadInputError
@@ -32,6 +33,32 @@ def default_configuration(source: str, class_name: str, model_type: str) -> str 
             plain = {name: value for name, value in _defaults(node) if value is not None and not name.startswith("_")}
             return json.dumps({**plain, "model_type": model_type}, sort_keys=True, indent=1)
     return None
+
+
+PARTS = {"text": "text_config", "vision": "vision_config", "vision_encoder": "vision_config", "audio": "audio_config",
+         "audio_encoder": "audio_config"}  # fmt: skip
+"""How the type of a part ends, and the field of the whole's configuration that describes it."""
+
+_PART = re.compile(r"(.+?)_(?:text|vision|audio|speech|video|encoder|decoder|tokenizer)(?:_\w+)?$")
+
+
+def whole_architectures(types: Collection[str]) -> set[str]:
+    """The types that are no part of another one: kimi_vl, and not kimi_vl_text or kimi_vl_vision_encoder."""
+    return {name for name in types if (found := _PART.fullmatch(name)) is None or found[1] not in types}
+
+
+def parts_of(model_type: str, types: Collection[str]) -> tuple[str, ...]:
+    """The types of an architecture's parts that its configuration nests."""
+    return tuple(part for ending in PARTS if (part := f"{model_type}_{ending}") in types)
+
+
+def nested_configuration(model_type: str, described: Mapping[str, str]) -> str:
+    """One config.json of an architecture and its parts, each described by its defaults."""
+    whole = json.loads(described[model_type])
+    for ending, field in PARTS.items():
+        if (part := described.get(f"{model_type}_{ending}")) is not None:
+            whole.setdefault(field, json.loads(part))
+    return json.dumps(whole, sort_keys=True, indent=1)
 
 
 def _parsed(source: str) -> ast.Module:

@@ -90,7 +90,7 @@ def test_new_types_are_announced_once_with_an_event_and_a_prestage(
         (later,) = app.poll_once(plane, all_now=True)
         assert later.new == ("transformers/after@9.3.0",) and later.unchanged == 1
         told = [event.subject for event in plane.outbox.unemitted(50) if event.kind is EventKind.RELEASE_ANNOUNCED]
-        assert told == ["transformers/after"], "each is told of once"
+        assert told.count("transformers/after") == 1
 
 
 def test_what_is_no_library_is_one_sentence(index: Path, tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.errors import BadInputError
-from dayzero.stages.library_types import default_configuration, model_types
+from dayzero.stages.library_types import (
+    default_configuration,
+    model_types,
+    nested_configuration,
+    parts_of,
+    whole_architectures,
+)
 
 REGISTRY = """
 CONFIG_MAPPING_NAMES = OrderedDict([("llama", "LlamaConfig"), ("next-gen", "NextGenConfig"), ("x", "NotOne")])
@@ -47,6 +53,18 @@ def test_defaults_that_are_plain_values_become_a_configuration() -> None:
         "heads": 8,
     }
     assert default_configuration(CLASSES, "AbsentConfig", "absent") is None
+
+
+def test_parts_are_described_inside_the_whole() -> None:
+    types = ["gem", "gem_text", "gem_vision_encoder", "gem_audio_tokenizer", "lone_text", "gem_moe"]
+    assert whole_architectures(types) == {"gem", "lone_text", "gem_moe"}
+    assert parts_of("gem", types) == ("gem_text", "gem_vision_encoder")
+    described = {"gem": '{"model_type": "gem"}', "gem_text": '{"hidden_size": 8}', "gem_vision_encoder": '{"depth": 2}'}
+    assert json.loads(nested_configuration("gem", described)) == {
+        "model_type": "gem",
+        "text_config": {"hidden_size": 8},
+        "vision_config": {"depth": 2},
+    }
 
 
 @pytest.mark.parametrize("source", ["def (", "x = \x00", "(" * 5000])

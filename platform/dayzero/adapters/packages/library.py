@@ -17,7 +17,14 @@ from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, Rep
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.hub import Progress
-from dayzero.stages.library_types import REGISTRIES, default_configuration, model_types
+from dayzero.stages.library_types import (
+    REGISTRIES,
+    default_configuration,
+    model_types,
+    nested_configuration,
+    parts_of,
+    whole_architectures,
+)
 
 COMPARED = 3
 """How many releases are compared with the one before each: more than appear between two polls."""
@@ -41,7 +48,8 @@ class LibraryHub:
     def list_repos(
         self, *, author: str | None, task: str | None, since: datetime | None, limit: int | None
     ) -> Iterator[RepoListing]:
-        """package/type for every model type that one of the newest releases knows and the one before it did not.
+        """package/type for every model type that one of the newest releases knows and the one before it did not; a type that is
+        part of another (its text model, a tower) is no architecture of its own.
 
         The head of each is the release that knew it first. A package has neither authors nor tasks: naming one finds nothing.
         """
@@ -53,7 +61,7 @@ class LibraryHub:
         known = [self._known(version) for version in versions]
         announced = 0
         for newer, older in itertools.pairwise(known):
-            for model_type in sorted(set(newer.types) - set(older.types)):
+            for model_type in sorted(whole_architectures(newer.types) - set(older.types)):
                 if limit is not None and announced >= limit:
                     return
                 announced += 1
@@ -100,14 +108,22 @@ class LibraryHub:
     def _configuration(self, repo_id: str, version: str) -> str:
         package, _, model_type = repo_id.partition("/")
         with self._open(version) as archive:
-            class_name = _types(archive, self._package).get(model_type)
-            if package != self._package or class_name is None:
+            types = _types(archive, self._package)
+            if package != self._package or model_type not in types:
                 raise NotFoundError(f"{self._package} {version} knows no model type {model_type}.")
-            for member in _sources(archive, self._package, model_type):
-                text = default_configuration(archive.text(member), class_name, model_type)
-                if text is not None:
-                    return text
-        raise NotFoundError(f"{class_name} is in no configuration module of {self._package} {version}.")
+            described = {
+                part: self._defaults(archive, part, types[part]) for part in (model_type, *parts_of(model_type, types))
+            }
+        if described[model_type] is None:
+            raise NotFoundError(f"{types[model_type]} is in no configuration module of {self._package} {version}.")
+        return nested_configuration(model_type, {part: text for part, text in described.items() if text is not None})
+
+    def _defaults(self, archive: Archive, model_type: str, class_name: str) -> str | None:
+        for member in _sources(archive, self._package, model_type):
+            text = default_configuration(archive.text(member), class_name, model_type)
+            if text is not None:
+                return text
+        return None
 
     def _open(self, version: str):  # type: ignore[no-untyped-def]  # the context manager of open_wheel
         return open_wheel(fetch_wheel(Requirement(self._package, version), self._cache))
