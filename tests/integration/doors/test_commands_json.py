@@ -222,7 +222,7 @@ def test_adapt_and_the_compatibility_list(tiny: Path, database_url: str, tmp_pat
 
 
 @pytest.mark.postgres
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_announce(tiny: Path, database_url: str, tmp_path: Path) -> None:
     door = Door(tmp_path, {"DATABASE_URL": database_url})
     config = tmp_path / "coming-soon" / "config.json"
