@@ -22,7 +22,9 @@ from dayzero.domain.platforms import Stack
 from dayzero.domain.verdict import Grade
 from dayzero.errors import BadInputError
 from dayzero.stages.coverage import cover
+from dayzero.stages.inventory import inventory_of
 from dayzero.stages.manifests import difference, graph_name, in_force, manifest_of, merged, published_stack
+from dayzero.stages.structure import read_spec
 
 TAXONOMY = taxonomy()
 PROFILES = load_profiles(None)
@@ -114,6 +116,16 @@ def test_manifests_use_only_names_of_the_taxonomy_at_kernel_level(tmp_path: Path
         manifest = read(path, vendor)
         names = {*named(manifest), *manifest.excluded}
         assert {name for name in names if not name.startswith("aten.")} <= TAXONOMY.names
+
+
+CONFIGS = sorted((Path(__file__).parents[2] / "golden" / "configs").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_inventories_use_only_names_of_the_taxonomy_at_kernel_level(path: Path) -> None:
+    found = inventory_of(read_spec(path.read_bytes(), None), None, TAXONOMY)
+    assert found.kernels and {kernel.name for kernel in found.kernels} <= TAXONOMY.names
+    assert not [finding.message for finding in found.findings if finding.code == "inventory.unnamed_kernel"]
 
 
 def test_the_taxonomy_is_well_formed() -> None:
