@@ -36,7 +36,7 @@ from dayzero.app.platforms import (
     record_import,
     recorded_manifest,
 )
-from dayzero.app.probing import ProbeRequest, probe_platform, tell_stack
+from dayzero.app.probing import ProbeRequest, probe_platform, tell_stack, told_to
 from dayzero.app.work import (
     conclude,
     dispatch_once,
@@ -96,6 +96,7 @@ __all__ = [
     "tell_bridges",
     "tell_manifest",
     "tell_stack",
+    "told_to",
     "upgrade_database",
     "verification_steps",
     "worker_bench",

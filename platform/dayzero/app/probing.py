@@ -1,12 +1,15 @@
 """What a platform really does: its operators and collectives, run on this host's device."""
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from dayzero.adapters.operators.collectives import probe_collectives
 from dayzero.adapters.operators.device import MEMORY_BYTES, Progress, probe_operators
-from dayzero.app.planes import is_here, known_platform, manifest_probe
+from dayzero.adapters.remote.ledger import HttpLedger
+from dayzero.app.planes import Plane, is_here, known_platform, manifest_probe
 from dayzero.domain.manifests import CollectiveFact, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
@@ -76,6 +79,20 @@ def _collectives(
         return probe_collectives(device=profile.torch_device or "cpu", backend=backend, ranks=ranks), ()
     except MeasurementError as error:
         return (), (str(error),)
+
+
+@contextmanager
+def told_to(settings: Settings, here: Callable[[], AbstractContextManager[Plane]]) -> Iterator[Ledger]:
+    """The ledger that a probe is recorded in: the control plane's over HTTP on a worker's host, else that of the plane here."""
+    if settings.ledger_url is not None and settings.worker_token is not None:
+        ledger = HttpLedger(settings.ledger_url, settings.worker_token.get_secret_value())
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+        return
+    with here() as plane:
+        yield plane.ledger
 
 
 def tell_stack(ledger: Ledger, manifest: OperatorManifest, stack: Stack) -> None:

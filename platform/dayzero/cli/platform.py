@@ -123,8 +123,8 @@ def probe(
     with progress_shown() as told:
         manifest, stack = dayzero.probe_platform(settings, slug, ask, told)
     if record and operator is None:
-        with open_plane(context) as plane:
-            plane.ledger.put_manifest(manifest, stack)
+        with dayzero.told_to(settings, lambda: open_plane(context)) as ledger:
+            ledger.put_manifest(manifest, stack)
     if json:
         print_document({"schema": "dayzero.manifest/1", "manifest": plain(manifest), "stack": plain(stack)})
         return

@@ -1,10 +1,19 @@
 """Verdicts on probed operators, and the manifest that is made of them."""
 
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+from pydantic import SecretStr
+
+from dayzero.adapters.remote.ledger import HttpLedger
+from dayzero.app import Plane, tell_stack, told_to
 from dayzero.domain.manifests import CollectiveFact, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest, OperatorSupport, SupportKind
 from dayzero.domain.platforms import Stack
 from dayzero.domain.probing import DeviceProbe, OperatorProbe, ProbeOutcome, ProbeSample
 from dayzero.domain.verdict import Grade, Verdict
+from dayzero.settings import Settings
 from dayzero.stages.probing import judge_probe, limit_of, measured_manifest, summary_of
 
 
@@ -98,8 +107,6 @@ class OneManifest:
 
 
 def test_a_worker_that_starts_anew_does_not_take_back_what_was_measured() -> None:
-    from dayzero.app.probing import tell_stack
-
     stack, newer = Stack("cpu", {"torch": "2"}), Stack("cpu", {"torch": "3"})
     declared = OperatorManifest("cpu", "torch", "2", ())
     measured = OperatorManifest("cpu", "torch", "2", (), origin=ManifestOrigin.PROBE)
@@ -108,3 +115,19 @@ def test_a_worker_that_starts_anew_does_not_take_back_what_was_measured() -> Non
     assert ledger.known == (measured, stack)
     tell_stack(ledger, declared, newer)  # type: ignore[arg-type]
     assert ledger.known == (declared, newer), "another stack was never measured"
+
+
+def test_a_worker_tells_the_control_plane_and_anybody_else_the_database_here(tmp_path: Path) -> None:
+    here = OneManifest(None)
+    opened: list[bool] = []
+
+    def plane() -> AbstractContextManager[Plane]:
+        opened.append(True)
+        return nullcontext(SimpleNamespace(ledger=here))  # type: ignore[return-value]
+
+    with told_to(Settings(data_dir=tmp_path), plane) as ledger:
+        assert ledger is here
+    worker = Settings(data_dir=tmp_path, ledger_url="http://127.0.0.1:1", worker_token=SecretStr("secret"))
+    with told_to(worker, plane) as ledger:
+        assert isinstance(ledger, HttpLedger)
+    assert opened == [True]
