@@ -79,15 +79,16 @@ class GraphBreak:
 class CompiledGraph:
     """What compilation makes of the architecture at reduced depth and batch 1, in one phase.
 
-    `eager_launches` are operators that move or compute data, run one by one; `compiled_launches` the groups that Inductor's
-    scheduler leaves of them (None where a graph break or an error kept it from the whole). `layers` is the depth.
+    `eager_launches` are operators that move or compute data, run one by one (None where the code asks for data, which there
+    is none of); `compiled_launches` the groups that Inductor's scheduler leaves of them (None where a graph break or an error
+    kept it from the whole); `why` says what could not be told. `layers` is the depth.
     """
 
     phase: Phase
     layers: int
     graphs: int
     breaks: tuple[GraphBreak, ...]
-    eager_launches: int
+    eager_launches: int | None
     compiled_launches: int | None
     fused_groups: int | None
     library_calls: int | None

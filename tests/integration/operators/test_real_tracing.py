@@ -10,8 +10,8 @@ import pytest
 
 from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.trace.tracer import SubprocessTracer
-from dayzero.domain.operators import CoverageKind, OperatorInventory, OperatorManifest, Phase, Trace
-from dayzero.errors import BlockedError, DependencyError, MeasurementError
+from dayzero.domain.operators import CoverageKind, OperatorInventory, OperatorManifest, Phase, Trace, TraceOptions
+from dayzero.errors import BlockedError, DependencyError, MeasurementError, NotShardedError
 from dayzero.stages.coverage import cover, with_exclusions
 from dayzero.stages.inventory import inventory_of
 from dayzero.stages.structure import read_spec
@@ -27,7 +27,8 @@ CONFIGS = Path(__file__).parents[2] / "golden" / "configs"
 
 @lru_cache
 def traced(name: str, fold: bool = True) -> Trace:
-    return SubprocessTracer(fold_layers=fold).trace((CONFIGS / f"{name}.json").read_bytes(), timeout_s=200)
+    options = TraceOptions(degrees=(2, 8) if name == "tiny_llama" else ())
+    return SubprocessTracer(fold_layers=fold).trace((CONFIGS / f"{name}.json").read_bytes(), timeout_s=200, options=options)
 
 
 @lru_cache
@@ -36,12 +37,11 @@ def cpu() -> OperatorManifest:
 
 
 def inventory(trace: Trace) -> OperatorInventory:
-    return OperatorInventory("X", (), trace.uses, trace.library)
+    return OperatorInventory("X", (), trace.uses, trace.library, symbols=trace.symbols, decompositions=trace.decompositions)
 
 
-def only(manifest: OperatorManifest, names: set[str]) -> OperatorManifest:
+def only(manifest: OperatorManifest, names: set[str], made_of: dict[str, tuple[str, ...]]) -> OperatorManifest:
     """The manifest's part that those operators can reach: what the whole one says of them, in less time."""
-    made_of = {rule.name: rule.into for rule in manifest.decompositions}
     reached, new = set(), set(names)
     while new:
         reached |= new
@@ -54,7 +54,7 @@ def only(manifest: OperatorManifest, names: set[str]) -> OperatorManifest:
 
 
 def flops(trace: Trace, phase: Phase) -> int:
-    return sum(use.flops or 0 for use in trace.uses if use.phase is phase)
+    return sum(use.flops or 0 for use in trace.uses if use.phase is phase and use.part_of is None)
 
 
 @pytest.mark.parametrize("name", ["tiny_deepseek_v3", "tiny_gemma2", "tiny_qwen3_moe", "tiny_mixtral_float32"])
@@ -71,7 +71,7 @@ def test_a_dense_model_by_hand() -> None:
     attention = 2 * 4 * 263 * (16 + 16) * layers
     assert flops(trace, Phase.DECODE) - 2 * weights - attention == pytest.approx(0, abs=2 * weights * 0.02)
     sdpa = [use for use in trace.uses if use.name == "aten.scaled_dot_product_attention.default"]
-    assert {use.phase for use in sdpa} == {Phase.PREFILL, Phase.DECODE} and {use.count for use in sdpa} == {layers}
+    assert {use.phase for use in sdpa} == set(Phase) and {use.count for use in sdpa} == {layers}
     assert {use.modules for use in sdpa} == {("model.layers.*.self_attn",)}
     assert all(set(use.dtypes) <= {"bfloat16", "float32", "int64", "bool"} for use in trace.uses)
     assert {"S" in use.shape_class for use in sdpa if use.phase is Phase.DECODE} == {True}
@@ -88,7 +88,80 @@ def test_deepseek_v3_at_its_real_size() -> None:
 
 
 def test_an_encoder_has_no_decode() -> None:
-    assert {use.phase for use in traced("tiny_bert").uses} == {Phase.PREFILL}
+    assert {use.phase for use in traced("tiny_bert").uses} == {Phase.PREFILL, Phase.TRAIN}
+
+
+def test_a_training_step_by_hand() -> None:
+    """Three products where inference has one: forward, gradient of the input and of the weights, over all logits."""
+    trace, names = traced("tiny_llama"), {use.name for use in traced("tiny_llama").uses if use.phase is Phase.TRAIN}
+    products = ("aten.mm.default", "aten.bmm.default")
+    whole = [use for use in trace.uses if use.name in products and use.part_of is None]
+    # A prefill computes the logits of its last token alone.
+    forward = sum(use.flops or 0 for use in whole if use.phase is Phase.PREFILL) + 2 * 261 * 64 * 256
+    trained = sum(use.flops or 0 for use in whole if use.phase is Phase.TRAIN)
+    # The first layer's input has a gradient, the embedding's look-up is no product.
+    assert trained == 3 * forward
+    attention = "aten.scaled_dot_product_attention.default"
+    assert {f"{attention}.backward", "aten.cross_entropy_loss.default", "aten.embedding_dense_backward.default"} <= names
+    by_name = {use.name: use for use in trace.uses if use.phase is Phase.TRAIN and "attention" in use.name}
+    assert by_name[f"{attention}.backward"].flops == 2 * (by_name[attention].flops or 0)
+    gradients = [use for use in trace.uses if use.name == "aten.silu_backward.default"]
+    assert {use.modules for use in gradients} == {("model.layers.*.mlp.act_fn",)} or gradients[0].part_of == "hub.SiLU.backward"
+
+
+def test_kernels_that_the_code_names_stand_above_their_parts() -> None:
+    uses = traced("tiny_llama").uses
+    norms = [use for use in uses if use.name == "hub.RMSNorm" and use.phase is Phase.PREFILL]
+    layers = json.loads((CONFIGS / "tiny_llama.json").read_text())["num_hidden_layers"]
+    assert [use.count for use in norms] == [2 * layers + 1] and norms[0].part_of is None
+    assert {use.part_of for use in uses if use.name == "aten.rsqrt.default"} == {"hub.RMSNorm"}
+
+
+def test_collectives_of_a_sharded_run() -> None:
+    """Two all-reduces a layer, one for the embedding, and the logits gathered; where heads do not divide, nothing and why."""
+    trace = traced("tiny_llama")
+    config = json.loads((CONFIGS / "tiny_llama.json").read_text())
+    prefill = {use.name: use for use in trace.collectives if use.phase is Phase.PREFILL and use.tp == 2}
+    reduce = prefill["all_reduce"]
+    assert reduce.count == 2 * config["num_hidden_layers"] + 1 and reduce.message_bytes == reduce.count * 262 * 64 * 2
+    assert prefill["all_gather"].count == 1 and {use.tp for use in trace.collectives} == {2}
+    missing = next(finding for finding in trace.findings if finding.code == "trace.no_collectives")
+    assert missing.numbers == {"tp": 8} and "does not divide by 8" in missing.message
+
+
+def test_one_rank_of_a_sharded_model() -> None:
+    options = TraceOptions(tp=2, degrees=(), train=False)
+    config = (CONFIGS / "tiny_llama.json").read_bytes()
+    rank = SubprocessTracer().trace(config, timeout_s=200, options=options)
+    whole = traced("tiny_llama")
+    assert rank.tp == 2 and {use.tp for use in rank.collectives} == {2}
+    assert 0.5 < flops(rank, Phase.DECODE) / flops(whole, Phase.DECODE) < 0.52
+    with pytest.raises(NotShardedError, match="gpt2 cannot be traced sharded"):
+        SubprocessTracer().trace(json.dumps({**json.loads(config), "model_type": "gpt2"}).encode(), timeout_s=200,
+                                 options=replace(options, tp=3))  # fmt: skip
+
+
+def test_decompositions_are_taken_on_the_model_s_own_arguments() -> None:
+    made = {rule.name: set(rule.into) for rule in traced("tiny_llama").decompositions}
+    assert {"aten.mul.Tensor", "aten.sigmoid.default"} <= made["aten.silu.default"]
+    assert "aten.mm.default" not in made and "aten.embedding_dense_backward.default" in made
+
+
+def test_compilation_tells_launches_and_breaks() -> None:
+    """Fused experts are one graph; a loop over experts breaks it, at a line of the modelling code."""
+    from dayzero.adapters.trace.building import build
+    from dayzero.adapters.trace.compiling import compiled_graphs
+    from dayzero.adapters.trace.composites import KernelScopes
+    from dayzero.adapters.trace.dispatching import Memo
+
+    text = (CONFIGS / "tiny_qwen3_moe.json").read_text()
+    built = build(text, KernelScopes(), Memo())
+    (whole,) = compiled_graphs(text, built)
+    assert (whole.graphs, whole.breaks, whole.exported) == (1, (), True)
+    assert whole.compiled_launches is not None and 0 < whole.compiled_launches < (whole.eager_launches or 0)
+    (broken,) = compiled_graphs(text, built, experts="eager")
+    assert broken.compiled_launches is None and "nonzero" in broken.breaks[0].reason
+    assert broken.breaks[0].file.endswith("modeling_qwen3_moe.py") and broken.breaks[0].line > 0
 
 
 @pytest.mark.parametrize("name", ["tiny_deepseek_v3", "tiny_llama"])
@@ -97,9 +170,10 @@ def test_cpu_covers_everything_and_every_removed_operator_shows(name: str) -> No
     needed = inventory(traced(name))
     whole = cover(needed, cpu())
     assert whole.gaps == () and whole.graph_coverage == 1.0
-    made_of = {rule.name: rule.into for rule in cpu().decompositions}
-    names = sorted({use.name for use in needed.graph})
-    whole_manifest = only(cpu(), set(names))
+    made_of = {rule.name: rule.into for rule in (*cpu().decompositions, *needed.decompositions)}
+    offered = {use.name for use in needed.graph if use.name.startswith("aten.") and not use.name.endswith(".backward")}
+    names, composites = sorted(offered), {use.part_of for use in needed.graph}
+    whole_manifest = only(cpu(), set(names), made_of)
     gaps = 0
     for operator in names:
         kept = tuple(support for support in whole_manifest.operators if support.name != operator)
@@ -111,8 +185,9 @@ def test_cpu_covers_everything_and_every_removed_operator_shows(name: str) -> No
                 assert report.graph_coverage is not None and report.graph_coverage < 1
                 continue
             assert {row.kind for row in rows} == {CoverageKind.DECOMPOSED}
-            assert all(part in rows[0].why for part in made_of[operator])
-    assert gaps > len(names)
+            parts = {use.name for use in needed.graph if use.part_of == operator} or made_of[operator]
+            assert all(part in rows[0].why for part in parts)
+    assert gaps >= 2 * len(offered - set(made_of) - composites) > 40
 
 
 @pytest.mark.parametrize("name", ["tiny_deepseek_v3", "tiny_llama", "tiny_qwen3_moe", "deepseek_v3_full"])

@@ -71,6 +71,27 @@ def build(text: str, scopes: KernelScopes, memo: Memo, *, language_only: bool = 
     return Built(model, config.get_text_config(decoder=True), decodes, findings)
 
 
+def build_on(text: str, experts: str | None) -> Any:
+    """The architecture of a configuration where tensors are made now (a mode or device around the call), in bfloat16.
+
+    BuildError where the library refuses it.
+    """
+    document = json.loads(text)
+    try:
+        config = CONFIG_MAPPING[document.get("model_type")].from_dict(document)
+        auto = _auto_class(config)
+    except Exception as error:
+        raise BuildError(_sentence(error)) from error
+    refusal = "no way to build it"
+    for attention, fused in product(_ATTENTION, dict.fromkeys((experts, None))):
+        options = {"attn_implementation": attention} | ({"experts_implementation": fused} if fused else {})
+        try:
+            return auto.from_config(deepcopy(config), dtype=torch.bfloat16, trust_remote_code=False, **options).eval()
+        except (ValueError, TypeError, NotImplementedError, ImportError) as error:
+            refusal = _sentence(error)
+    raise BuildError(refusal)
+
+
 def _language_config(config: Any) -> Any:
     language = config.get_text_config(decoder=True)
     if language is config or type(language) not in AutoModelForCausalLM._model_mapping:

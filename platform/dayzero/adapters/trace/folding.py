@@ -31,6 +31,12 @@ def fold_layers(model: Any, recorder: Recorder) -> int:
     return len(set(signatures))
 
 
+def first_of_each_kind(model: Any) -> int:
+    """How many layers, from the first on, hold every kind of layer that the model has."""
+    signatures = [_signature(layer) for stack in _stacks(model) for layer in stack]
+    return max((signatures.index(kind) + 1 for kind in set(signatures)), default=1)
+
+
 def unfold_layers(model: Any) -> None:
     """Give every layer its own forward back."""
     for stack in _stacks(model):

@@ -21,7 +21,7 @@ from dayzero.adapters.trace.shapes import CONTEXT, TOKENS, Shapes
 from dayzero.adapters.trace.sharding import ShardingError, sharded, uneven_heads
 from dayzero.adapters.trace.training import train_once
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.operators import CollectiveUse, Phase, Trace, TraceOptions
+from dayzero.domain.operators import CollectiveUse, CompiledGraph, Phase, Trace, TraceOptions
 
 _INDEX = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _Run = Callable[[Built, Recorder], None]
@@ -36,7 +36,7 @@ def trace_config(text: str, *, fold_layers: bool, options: TraceOptions | None =
     wanted = options or TraceOptions()
     memo, scopes = Memo(), KernelScopes()
     try:
-        return _traced(_Tracing(build(text, scopes, memo), scopes, memo, fold_layers), wanted)
+        return _traced(text, _Tracing(build(text, scopes, memo), scopes, memo, fold_layers), wanted)
     except (UnknownTypeError, BuildError, ShardingError):
         raise
     except Exception as error:  # noqa: BLE001 - the library's code can raise anything; the language model alone may run
@@ -44,20 +44,25 @@ def trace_config(text: str, *, fold_layers: bool, options: TraceOptions | None =
             built = build(text, scopes, memo, language_only=True)
         except BuildError:
             raise error from None
-        return _traced(_Tracing(built, scopes, memo, fold_layers), wanted)
+        return _traced(text, _Tracing(built, scopes, memo, fold_layers), wanted)
 
 
-def _traced(tracing: "_Tracing", wanted: TraceOptions) -> Trace:
+def _traced(text: str, tracing: "_Tracing", wanted: TraceOptions) -> Trace:
     components = parameters_by_component(tracing.built.model)
     with sharded(tracing.built.model, wanted.tp) if wanted.tp > 1 else nullcontext():
         recorder = tracing.inference(wanted.tp)
         trained = tracing.training(wanted.tp) if wanted.train else ()
     collectives = [*recorder.collectives(wanted.tp)] if wanted.tp > 1 else []
     collectives += [use for tp in wanted.degrees if tp not in (1, wanted.tp) for use in tracing.collectives(tp)]
+    compiled: tuple[CompiledGraph, ...] = ()
+    if wanted.compiled:
+        from dayzero.adapters.trace.compiling import compiled_graphs
+
+        compiled = compiled_graphs(text, tracing.built)
     library = f"transformers {transformers.__version__}, torch {torch.__version__}"
     return Trace(
         (*recorder.uses(), *trained), components, library, tuple(tracing.findings), recorder.shapes.symbols,
-        tuple(collectives), (), wanted.tp, decompositions_of(tracing.samples),
+        tuple(collectives), compiled, wanted.tp, decompositions_of(tracing.samples),
     )  # fmt: skip
 
 
