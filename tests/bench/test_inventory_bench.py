@@ -49,11 +49,10 @@ def measured(command: list[str], folder: Path, **environment: str) -> Cost:
     """Run a command to its end; the figures are the whole process tree's."""
     out, error = folder / "out", folder / "error"
     started = time.perf_counter()
+    limited = ["sh", "-c", f'ulimit -d {MOST_KIB}; exec timeout {LIMIT_S} "$@"', "bench", *command]
+    variables = os.environ | {"DAYZERO_DATA_DIR": str(folder / "data")} | environment
     with out.open("wb") as sink, error.open("wb") as other:
-        process = subprocess.Popen(
-            ["sh", "-c", f'ulimit -d {MOST_KIB}; exec timeout {LIMIT_S} "$@"', "bench", *command], stdout=sink, stderr=other, stdin=subprocess.DEVNULL, cwd=folder,
-            env=os.environ | {"DAYZERO_DATA_DIR": str(folder / "data")} | environment,
-        )  # fmt: skip
+        process = subprocess.Popen(limited, stdout=sink, stderr=other, stdin=subprocess.DEVNULL, cwd=folder, env=variables)
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return Cost(
@@ -105,9 +104,7 @@ def test_inspect_and_ops_at_full_size(name: str, hub: str, tmp_path: Path, capsy
         peers["hf-mem"] = measured([hf_mem, "--model-id", f"published/{name}"], tmp_path, HF_ENDPOINT=hub)
     uses, collectives = len(document["graph"]), len(document["collectives"])
     with capsys.disabled():
-        print(
-            f"\n{name}: start-up {bare}; the library's import alone {floor}; inspect {inspect}; ops {ops}; {uses} uses, {collectives} collectives",
-            end="",
-        )
+        print(f"\n{name}: start-up {bare}; the library's import alone {floor}; inspect {inspect}; ops {ops}; ", end="")
+        print(f"{uses} uses, {collectives} collectives", end="")
         for peer, cost in peers.items():
             print(f"; {peer}: {cost if cost.code == 0 else 'no answer: ' + last_line(cost)}", end="")
