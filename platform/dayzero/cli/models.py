@@ -15,7 +15,7 @@ from dayzero.settings import Settings, load_settings
 from dayzero.stages.coverage_json import ops_document
 from dayzero.stages.coverage_ranking import with_models
 from dayzero.stages.structure_json import inspect_document
-from dayzero.steps import concluding, prestaging, weights
+from dayzero.steps import concluding, planning, prestaging, weights
 from dayzero.steps.documents import (
     adapt_document,
     exit_code_of,
@@ -117,13 +117,13 @@ def plan(
     work = app.local_work(settings, model, platform)
     bench = replace(work.bench, degrees=degrees, redundant_experts=redundant_experts, any_devices=devices is None)
     started_s = bench.clock.monotonic_s()
-    report = (weights.exact_plan if _has_weights(work.release) else prestaging.first_plan)(bench, work.lease).noun
+    report = (weights.exact_plan if _has_weights(work.release) else planning.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s
     if json:
         print_document(plan_document(report, search_s))
     else:
         notes = tuple(finding.message for finding in report.findings)
-        print_table(prestaging.plan_headline(report), prestaging.plan_rows(report), notes=notes)
+        print_table(planning.plan_headline(report), planning.plan_rows(report), notes=notes)
     if report.plan is None:
         raise typer.Exit(ExitCode.VERDICT_FAIL)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
-from dayzero.steps import bridging, prestaging, publishing, rehearsing, verifying, weights
+from dayzero.steps import bridging, planning, prestaging, publishing, rehearsing, verifying, weights
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
@@ -13,7 +13,7 @@ PRESTAGING = (
     Step("structure", "Structure", Place.CONTROL, prestaging.structure_step),
     Step("inventory", "Operator inventory", Place.CONTROL, prestaging.inventory_step),
     Step("coverage", "Operator coverage", Place.CONTROL, prestaging.coverage_step),
-    Step("plan", "First plan", Place.CONTROL, prestaging.first_plan_step),
+    Step("plan", "First plan", Place.CONTROL, planning.first_plan_step),
 )
 
 BRIDGING = Step("bridge", "Bridges for the gaps", Place.PLATFORM, bridging.bridge_step)

@@ -1,6 +1,6 @@
 """Steps that need no weights: structure, operator inventory, coverage and a first plan."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,6 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.bridges import Bridge
 from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, Trace, TraceOptions
-from dayzero.domain.plan import PlanReport, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.reports import StepReport
@@ -21,9 +20,8 @@ from dayzero.registry import settings_for
 from dayzero.stages.bridging import verified
 from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage import cover, with_exclusions
-from dayzero.stages.entries import coverage_check, plan_check
+from dayzero.stages.entries import coverage_check
 from dayzero.stages.inventory import inventory_of
-from dayzero.stages.planning import plan_for
 from dayzero.stages.same_code import SAME_CODE, as_same_code
 from dayzero.stages.structure import read_spec
 from dayzero.stages.structure_summary import structure_rows
@@ -34,8 +32,6 @@ from dayzero.steps.waiting import no_manifest
 
 MAX_CONFIG_BYTES = 8 * 2**20
 TRACE_TIMEOUT_S = 600.0
-MOST_DEVICES = 64
-"""Larger link domains are planned for only when somebody asks for so many devices: the search is over every division."""
 KV_DTYPE = "bfloat16"
 """The dtype that a cache is counted in unless another is asked for."""
 
@@ -234,44 +230,6 @@ def _known(bench: Bench, lease: Lease, subject: Subject, needed: OperatorInvento
     return known_bridges(bench, lease, keys_for(bench, subject.profile, bare, needed, plugins))
 
 
-def memory_limit_bytes(bench: Bench, profile: PlatformProfile) -> int | None:
-    """This host's memory where the platform is its processor; None elsewhere, for the profile says what a device has."""
-    return bench.limits.memory_bytes if profile.torch_device == "cpu" else None
-
-
-def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
-    """A plan from the configuration alone, before any weights."""
-    return planned(bench, lease, "plan", structure(bench, lease).noun, None)
-
-
-def _fitting(bench: Bench, profile: PlatformProfile, plan: Callable[[int], PlanReport]) -> PlanReport:
-    """The plan on the devices asked for; on other platforms than this host, on the next larger link domain that it fits."""
-    sizes = {domain.devices for domain in profile.link_domains if bench.devices < domain.devices <= MOST_DEVICES}
-    report = plan(bench.devices)
-    for devices in sorted(sizes) if bench.any_devices and profile.torch_device != "cpu" else ():
-        if report.plan is not None:
-            break
-        report = plan(devices)
-    return report
-
-
-def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
-    """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
-    profile = subject_of(bench, lease).profile
-    context = min(spec.context_tokens or 2048, 2048)
-    workload = Workload(context_tokens=context, devices=bench.devices, redundant_experts=bench.redundant_experts)
-    limit = memory_limit_bytes(bench, profile)
-    read = (spec,) if index is None else (spec, index)
-    asked = (bench.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
-    key = result_key(stage, 1, *read, profile.figures_digest, workload, *asked)
-
-    def on(devices: int) -> PlanReport:
-        sized = replace(workload, devices=devices)
-        return plan_for(spec, index, profile, sized, devices=devices, memory_limit_bytes=limit, fixed=bench.degrees)
-
-    return keep(bench.ledger, lease, key, PlanReport, lambda: _fitting(bench, profile, on))
-
-
 def structure_step(bench: Bench, lease: Lease) -> StepReport:
     """Read the structure and say what it is."""
     kept = structure(bench, lease)
@@ -359,41 +317,3 @@ def coverage_report(report: CoverageReport, *, reused: bool) -> StepReport:
     headline = f"graph coverage {share} on {report.platform} ({report.grade.value}), {len(report.gaps)} gaps"
     notes += [finding.message for finding in report.findings]
     return StepReport("coverage", headline, reused, tuple(rows), tuple(notes), coverage_check(report).verdict)
-
-
-def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:
-    """The plan, its alternatives and the rejected ones as table rows."""
-    chosen = [report.plan] if report.plan else []
-    rows: list[dict[str, str | int | float | None]] = [
-        {
-            "plan": str(plan.degrees),
-            "devices": plan.degrees.world,
-            "verdict": "chosen" if plan is report.plan else "fits",
-            "reason": f"largest rank {max(budget.total_bytes for budget in plan.memory):,} bytes",
-        }
-        for plan in (*chosen, *report.alternatives)
-    ]
-    rows += [
-        {
-            "plan": str(no.degrees),
-            "devices": no.degrees.world,
-            "verdict": f"rejected ({no.family})",
-            "reason": no.reason,
-        }
-        for no in report.rejected
-    ]
-    return tuple(rows[:40])
-
-
-def plan_headline(report: PlanReport) -> str:
-    """The chosen plan in one sentence."""
-    chosen = f"{report.plan.degrees} on {report.plan.degrees.world} devices" if report.plan else "no plan fits"
-    return f"{chosen}; {report.candidates} candidates, {len(report.rejected)} rejected with reasons"
-
-
-def first_plan_step(bench: Bench, lease: Lease) -> StepReport:
-    """Make the plan that needs no weights."""
-    kept = first_plan(bench, lease)
-    report = kept.noun
-    notes = tuple(finding.message for finding in report.findings)
-    return StepReport("plan", plan_headline(report), kept.reused, plan_rows(report), notes, plan_check(report).verdict)

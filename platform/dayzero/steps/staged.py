@@ -10,7 +10,8 @@ from dayzero.errors import ExitCode
 from dayzero.stages.left import REHEARSAL
 from dayzero.steps.concluding import Found, Outcome
 from dayzero.steps.documents import columns_of
-from dayzero.steps.prestaging import plan_headline, structure_report
+from dayzero.steps.planning import plan_headline
+from dayzero.steps.prestaging import structure_report
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 
 

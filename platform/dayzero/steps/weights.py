@@ -19,14 +19,12 @@ from dayzero.stages.layout import lay_out
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
+from dayzero.steps.planning import plan_headline, plan_rows, planned
 from dayzero.steps.prestaging import (
     KV_DTYPE,
     about,
     configuration,
     other_than_usual,
-    plan_headline,
-    plan_rows,
-    planned,
     require_reference,
     structure_of,
     subject_of,

@@ -11,7 +11,7 @@ from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformP
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome
 from dayzero.domain.verdict import Grade, Verdict
 from dayzero.errors import BlockedError, ExitCode, MeasurementError
-from dayzero.steps import prestaging, rehearsing
+from dayzero.steps import planning, prestaging, rehearsing
 from dayzero.steps.concluding import conclude, found_by, stop
 from dayzero.steps.staged import Staged, common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
@@ -34,7 +34,7 @@ def control(made: Made) -> None:
         prestaging.structure_step,
         prestaging.inventory_step,
         prestaging.coverage_step,
-        prestaging.first_plan_step,
+        planning.first_plan_step,
         rehearsing.reduction_step,
     ):
         step(made.bench, made.lease)
@@ -146,11 +146,11 @@ def on_accelerator(made: Made, memory_bytes: float, *, any_devices: bool = True)
 def test_a_model_too_large_for_the_devices_takes_the_next_link_domain_unless_they_were_asked_for(tmp_path: Path) -> None:
     made = prestage(tmp_path)
     on_accelerator(made, 2e9)
-    whole = prestaging.first_plan(made.bench, made.lease).noun.plan
+    whole = planning.first_plan(made.bench, made.lease).noun.plan
     assert whole is not None and whole.degrees.world == 1
     needed_bytes = max(budget.total_bytes for budget in whole.memory)
     on_accelerator(made, needed_bytes * 0.9)
-    spread = prestaging.first_plan(made.bench, made.lease).noun.plan
+    spread = planning.first_plan(made.bench, made.lease).noun.plan
     assert spread is not None and 1 < spread.degrees.world <= 8
     on_accelerator(made, needed_bytes * 0.9, any_devices=False)
-    assert prestaging.first_plan(made.bench, made.lease).noun.plan is None
+    assert planning.first_plan(made.bench, made.lease).noun.plan is None

@@ -16,7 +16,7 @@ from dayzero.errors import (
     MeasurementError,
     UnavailableError,
 )
-from dayzero.steps import prestaging, publishing, weights
+from dayzero.steps import planning, prestaging, publishing, weights
 from dayzero.steps.concluding import conclude, entry_rows, stop
 from dayzero.steps.documents import adapt_document, exit_code_of_outcome
 from fakes_bench import FakeImages, make_bench
@@ -60,7 +60,7 @@ def test_an_attempt_that_ran_nothing_is_done_and_unknown(tmp_path: Path) -> None
 def test_a_prestage_ends_staged_with_a_prediction(tmp_path: Path) -> None:
     made = make_bench(tmp_path, weights=None, purpose=Purpose.PRESTAGE)
     prestaging.coverage(made.bench, made.lease)
-    prestaging.first_plan(made.bench, made.lease)
+    planning.first_plan(made.bench, made.lease)
     outcome = conclude(made.bench, made.catalog, made.lease)  # type: ignore[arg-type]
     assert outcome.entry is not None
     assert (outcome.entry.lifecycle, outcome.entry.correctness) == (Lifecycle.STAGED, Correctness.UNKNOWN)

@@ -9,7 +9,7 @@ from checkpoints import SMOLLM2
 from dayzero.domain.adaptation import Purpose
 from dayzero.domain.plan import Degrees
 from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError, NotFoundError
-from dayzero.steps import prestaging
+from dayzero.steps import planning, prestaging
 from dayzero.steps.announcing import announce
 from dayzero.steps.prestaging import NO_REFERENCE, NOT_TRACED, require_reference
 from fakes_bench import FakeTracer, make_bench
@@ -30,7 +30,7 @@ def test_a_result_is_computed_once_and_then_found(tmp_path: Path) -> None:
 def test_every_step_before_the_weights_says_what_it_found(tmp_path: Path) -> None:
     made = make_bench(tmp_path, weights=None, purpose=Purpose.PRESTAGE)
     said = [step(made.bench, made.lease) for step in (prestaging.structure_step, prestaging.inventory_step,
-            prestaging.coverage_step, prestaging.first_plan_step)]  # fmt: skip
+            prestaging.coverage_step, planning.first_plan_step)]  # fmt: skip
     assert [report.step for report in said] == ["structure", "inventory", "coverage", "plan"]
     assert "3 layers" in said[0].headline
     assert "100.0%" in said[2].headline
@@ -51,7 +51,7 @@ def test_what_the_library_refuses_stops_only_what_needs_a_reference(refusal: Day
     assert NO_REFERENCE in [finding.code for finding in found.findings]
     assert found.traced_with is None
     assert prestaging.coverage(made.bench, made.lease).noun.graph_coverage is None
-    assert prestaging.first_plan(made.bench, made.lease).noun.plan is not None
+    assert planning.first_plan(made.bench, made.lease).noun.plan is not None
     assert len(prestaging.structure(made.bench, made.lease).noun.layers) == 3
     with pytest.raises(BlockedError, match=r"no reference implementation of hf:acme/tiny@c+: .*(heads|marsian)"):
         require_reference(made.bench, made.lease)
@@ -111,7 +111,7 @@ def test_a_platform_without_a_profile_is_named_with_those_that_have_one(tmp_path
 @pytest.mark.parametrize(("degrees", "fits"), [(Degrees(tp=3), True), (Degrees(tp=2), False), (Degrees(pp=3), True)])
 def test_a_plan_of_fixed_degrees_is_that_plan_or_none(degrees: Degrees, fits: bool, tmp_path: Path) -> None:
     made = make_bench(tmp_path, degrees=degrees, devices=3)
-    report = prestaging.first_plan(made.bench, made.lease).noun
+    report = planning.first_plan(made.bench, made.lease).noun
     assert report.candidates == 1
     assert (report.plan is not None and report.plan.degrees == degrees) is fits
     assert fits or all(no.degrees == degrees and no.reason for no in report.rejected)
