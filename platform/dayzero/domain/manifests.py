@@ -21,7 +21,8 @@ class DtypeFact:
 
     `worst_error` and `limit` are shares of the rms of the float64 result; `distribution` names the inputs of the worst error;
     `time_s` is the shortest of several runs. pass: within the limit; fail: worse; error: it raised; not_run: nobody could make
-    up arguments, or there is nothing to compare with (`why` says which).
+    up arguments, or there is nothing to compare with (`why` says which). `crashed`: an error that ended the process or took too
+    long, which says nothing about other arguments.
     """
 
     dtype: str
@@ -32,6 +33,7 @@ class DtypeFact:
     distribution: str | None = None
     time_s: float | None = None
     why: str | None = None
+    crashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

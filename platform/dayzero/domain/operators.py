@@ -173,7 +173,9 @@ class OperatorSupport:
     @property
     def raised(self) -> Mapping[str, str]:
         """The dtypes in which running it raised, each with what was raised: no use in such a dtype is covered."""
-        return {fact.dtype: fact.why or "it raised" for fact in self.facts if fact.verdict is Verdict.ERROR}
+        return {
+            fact.dtype: fact.why or "it raised" for fact in self.facts if fact.verdict is Verdict.ERROR and not fact.crashed
+        }
 
 
 @dataclass(frozen=True, slots=True)

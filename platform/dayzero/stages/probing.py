@@ -25,7 +25,7 @@ def limit_of(dtype: str) -> float | None:
 def judge_probe(probe: OperatorProbe) -> DtypeFact:
     """The verdict on one operator in one dtype."""
     if probe.outcome in (ProbeOutcome.RAISED, ProbeOutcome.KILLED):
-        return DtypeFact(probe.dtype, Verdict.ERROR, why=probe.why)
+        return DtypeFact(probe.dtype, Verdict.ERROR, why=probe.why, crashed=probe.outcome is ProbeOutcome.KILLED)
     if probe.outcome is ProbeOutcome.UNSAMPLED:
         return DtypeFact(probe.dtype, Verdict.NOT_RUN, why=probe.why)
     calls = len(probe.samples)

@@ -85,6 +85,7 @@ def test_the_measured_manifest() -> None:
     assert (mm.grade, mm.raised, mm.constraints) == (Grade.MEASURED, {"bool": "not implemented for 'Bool'"}, ())
     assert bmm.grade is Grade.MEASURED and bmm.constraints == ("numerics in float16: error over rms 0.5, limit 0.00195",)
     assert (sin.grade, never.grade, never.facts) == (Grade.DECLARED, Grade.DECLARED, ())
+    assert sin.facts[0].crashed and sin.raised == {}, "other arguments may do"
     assert manifest.origin is ManifestOrigin.PROBE and manifest.collectives == (collective,)
     assert manifest.unknown == ("a note", "1 operators were not reached in the time given")
     summary = summary_of(manifest)
