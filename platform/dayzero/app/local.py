@@ -12,7 +12,7 @@ from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.embedded import has_database
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, manifest_probe
+from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, manifest_probe, stack_here
 from dayzero.app.platforms import recorded_manifest
 from dayzero.app.work import conclude, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
@@ -65,8 +65,13 @@ def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
 
 
 def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) -> None:
-    """Record what the platform offers: as this host's stack is probed, else as the database was told or imported."""
-    if ledger.manifest(profile.slug) is not None:
+    """Record what the platform offers: as this host's stack is probed, else as the database was told or imported.
+
+    A device that a plugin brings is asked again when the stack, or what the profile tells the device, has changed.
+    """
+    told = ledger.manifest(profile.slug)
+    changed = is_here(profile) and profile.device is not None and told is not None
+    if told is not None and not (changed and told[1].fingerprint != stack_here(settings, profile).fingerprint):
         return
     if is_here(profile):
         ledger.put_manifest(*manifest_probe(settings, profile))

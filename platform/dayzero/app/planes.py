@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from dayzero.adapters.host.clock import SystemClock
@@ -27,6 +27,7 @@ from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.app.hubs import hub_of
+from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.runs import RunLimits
@@ -145,9 +146,17 @@ def is_here(profile: PlatformProfile) -> bool:
     return profile.torch_device == "cpu" or profile.torch_device in plugin_names(DEVICE_GROUP)
 
 
+def stack_here(settings: Settings, profile: PlatformProfile) -> Stack:
+    """What is installed here for the platform; what a device was told of itself is a part of it."""
+    stack = SubprocessRunner(settings.data_dir / "work" / "runs", platform_slug=profile.slug).stack()
+    if profile.device is None:
+        return stack
+    return replace(stack, components={**stack.components, "device": digest(profile.device)})
+
+
 def manifest_probe(settings: Settings, profile: PlatformProfile) -> tuple[OperatorManifest, Stack]:
     """What this host's stack offers for a platform that is here: read from the installed torch, or asked of the device."""
-    stack = SubprocessRunner(settings.data_dir / "work" / "runs", platform_slug=profile.slug).stack()
+    stack = stack_here(settings, profile)
     library = SubprocessLibrary(device=profile.torch_device or "cpu", platform=profile.slug, told=profile.device)
     return library.manifest(), stack
 

@@ -1,6 +1,7 @@
 """Candidates for an operator that a device lacks: torch's composites and decompositions, torch's compiler, and plugins."""
 
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,8 @@ Implementation = Callable[..., Any]
 IMPLICIT, EXPLICIT = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 TABLE = "torch's decomposition table"
 COMPILER = "torch.compile"
+LONGEST_SOURCE = 40_000
+"""Characters of generated code that are kept."""
 _KEPT: list[torch.library.Library] = []
 """Registrations last as long as their library objects, so as long as the process."""
 
@@ -78,7 +81,9 @@ def install(recipes: tuple[Recipe, ...], device: torch.device) -> None:
 
 
 def source_of(recipe: Recipe, implementation: Implementation) -> str:
-    """The implementation's text where it has one, else where it comes from."""
+    """The implementation's text where it has one (of a compiled one the generated code), else where it comes from."""
+    if recipe.kind is BridgeKind.COMPILED:
+        return "\n".join(getattr(implementation, "generated", []))[:LONGEST_SOURCE]
     target = decomposition_table.get(handle_of(recipe.operator)) if recipe.origin == TABLE else implementation
     try:
         return inspect.getsource(inspect.unwrap(target))
@@ -120,6 +125,7 @@ def _compiled(handle: Any) -> Implementation:
     """The operator as generated code; RuntimeError, at its first call, where the compiler would call the operator itself."""
     compiled = torch.compile(lambda *args, **kwargs: handle(*args, **kwargs), fullgraph=True, dynamic=False)
     checked: list[bool] = []
+    generated: list[str] = []
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if checked:
@@ -128,11 +134,13 @@ def _compiled(handle: Any) -> Implementation:
 
         out, code = run_and_get_code(compiled, *args, **kwargs)
         base = handle.name().partition("::")[2].partition(".")[0]
-        if not code or any(f"aten.{base}" in text.split("def call", 1)[-1] for text in code):
+        if not code or any(re.search(rf"(torch\.ops\.aten|extern_kernels)\.{base}\b", text) for text in code):
             raise RuntimeError("the compiler generates no code for it: it would call the operator itself")
         checked.append(True)
+        generated.extend(code)
         return out
 
+    run.generated = generated  # type: ignore[attr-defined]
     return run
 
 

@@ -14,7 +14,7 @@ from dayzero.adapters.runners.bridge_making import Implementation, handle_of, in
 from dayzero.adapters.runners.figures import finite, rows, share_within, tensor_error
 from dayzero.adapters.runners.operator_capture import _resolve, widen
 from dayzero.adapters.runners.placing import HOST, device_for, placed
-from dayzero.domain.bridges import BridgeCase, BridgesObserved, Candidate, Recipe
+from dayzero.domain.bridges import BridgeCase, BridgeKind, BridgesObserved, Candidate, Recipe
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError
 from dayzero.stages import precision
@@ -73,7 +73,9 @@ def _tried(recipe: Recipe, run: Implementation | None, why: str, made: list[_Ref
     cases = tuple(_case(run, reference, device) for reference in made)
     rounded = 0
     if made and not any(case.raised for case in cases):
-        rounded = inner_roundings(run, *placed((made[0].given.args, made[0].given.kwargs), device))
+        if recipe.kind is not BridgeKind.COMPILED:
+            # Generated code keeps what is between in float32.
+            rounded = inner_roundings(run, *placed((made[0].given.args, made[0].given.kwargs), device))
         bridge_s = _seconds(run, made[0].given, device)
         composite_s = _seconds(handle_of(recipe.operator), made[0].given, HOST)
     else:
