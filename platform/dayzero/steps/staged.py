@@ -88,12 +88,12 @@ def left_rows(staged: Sequence[Staged]) -> tuple[dict[str, str], ...]:
 
 
 def _merged(entry: CompatibilityEntry | None) -> tuple[str, ...]:
-    """The entry's list; checks that were not run for the same reason in one sentence."""
+    """The entry's list; checks that did not pass for the same reason in one sentence."""
     if entry is None:
         return ()
     same: dict[str, list[str]] = {}
     for check in entry.checks:
-        if check.verdict is Verdict.NOT_RUN:
+        if check.verdict is not Verdict.PASS:
             same.setdefault(check.reason, []).append(check.check)
     single = {f"{names[0]}: {reason}": f"{', '.join(names)}: {reason}" for reason, names in same.items()}
     dropped = {f"{name}: {reason}" for reason, names in same.items() for name in names[1:]}

@@ -113,11 +113,14 @@ def test_a_rehearsal_that_breaks_is_error_and_not_kept(tmp_path: Path) -> None:
     control(made)
     report = rehearsing.rehearse(made.bench, made.lease, Observation.LAYERS)
     assert report.verdict is Verdict.ERROR and "signal 11" in report.headline
+    rehearsing.generation_step(made.bench, made.lease)
     rehearsing.rehearse(made.bench, made.lease, Observation.LAYERS)
-    assert len(made.runner.ran) == 2
+    assert len(made.runner.ran) == 3
     staged = concluded(made)
     assert staged.outcome.entry is not None
     assert staged.outcome.entry.reason.startswith("rehearsal.layers.three_way could not be measured")
+    (broken,) = [row["left"] for row in left_rows([staged]) if "generation run crashed" in row["left"]]
+    assert broken.count("rehearsal.") == 3, "three checks of one run that crashed are one sentence"
 
 
 def test_an_error_on_the_way_is_the_exit_code(tmp_path: Path) -> None:
