@@ -17,7 +17,7 @@ from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import bridges_for, require_reference, subject_of
 from dayzero.steps.weights import chosen_degrees, place_of
 
-OBSERVER_VERSION = 1
+OBSERVER_VERSION = 2
 """Version of what the child processes observe; a change of what is measured is a new one."""
 
 DOCUMENT_TYPE = "application/json"
