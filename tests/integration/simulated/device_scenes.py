@@ -8,7 +8,10 @@ import torch
 import torch.nn.functional as functional
 
 from dayzero.adapters.profiles.load import load_profiles
+from dayzero.adapters.runners.placing import device_for
 from dayzero.domain.platforms import Device
+from dayzero.domain.runs import Observation, RunRequest
+from dayzero.errors import BlockedError
 from dayzero.registry import device_plugin
 
 SMALL_BYTES = 10_000
@@ -129,6 +132,17 @@ def another() -> dict[str, object]:
     except Exception as error:  # noqa: BLE001 - the test looks at what it is
         return {"refused": type(error).__name__}
     return {"refused": None}
+
+
+def elsewhere() -> dict[str, object]:
+    """A device that neither torch nor a plugin has here."""
+    found = {}
+    for name in ("mps", "nonesuch"):
+        try:
+            device_for(RunRequest(Observation.LAYERS, "theirs", device=Device(name)))
+        except BlockedError as error:
+            found[name] = str(error)
+    return {"refused": found, "host": device_for(RunRequest(Observation.LAYERS, "cpu")).type}
 
 
 if __name__ == "__main__":

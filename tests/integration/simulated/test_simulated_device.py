@@ -68,3 +68,10 @@ def test_its_kernels_take_their_own_path() -> None:
 
 def test_one_device_a_process() -> None:
     assert scene("another")["refused"] == "BadInputError"
+
+
+def test_a_device_that_is_not_here_blocks_and_says_so() -> None:
+    seen = scene("elsewhere")
+    assert seen["host"] == "cpu"
+    for name in ("mps", "nonesuch"):
+        assert f"torch finds no device {name} on this host, which theirs runs on" in seen["refused"][name]

@@ -6,17 +6,34 @@ import torch
 from torch.utils._pytree import tree_map
 
 from dayzero.domain.runs import RunRequest
-from dayzero.registry import device_plugin
+from dayzero.errors import BlockedError
+from dayzero.registry import DEVICE_GROUP, device_plugin, plugin_names
 
 HOST = torch.device("cpu")
 
 
 def device_for(request: RunRequest) -> torch.device:
-    """The request's device, known to torch from now on; NotFoundError or DependencyError without its plugin."""
+    """The request's device, known to torch from now on: by its plugin, or because torch brings it (cuda, xpu …).
+
+    BlockedError where this host has no such device; DependencyError where the plugin's import lacks something.
+    """
     if request.device is None:
         return HOST
-    device_plugin(request.device.torch_device).install(request.device)
-    return torch.device(request.device.torch_device, 0)
+    name = request.device.torch_device
+    if name in plugin_names(DEVICE_GROUP):
+        device_plugin(name).install(request.device)
+    elif not _is_available(name):
+        raise BlockedError(
+            f"torch finds no device {name} on this host, which {request.platform} runs on.",
+            remedy=f"Run it where one is; a device that torch does not bring needs a plugin {name} in {DEVICE_GROUP}.",
+        )
+    return torch.device(name, 0)
+
+
+def _is_available(name: str) -> bool:
+    """Whether torch brings a module of that device and finds one."""
+    asked = getattr(getattr(torch, name, None), "is_available", None)
+    return asked is not None and bool(asked())
 
 
 def placed(value: Any, device: torch.device) -> Any:
