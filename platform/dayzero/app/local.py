@@ -109,10 +109,10 @@ def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
 
     DependencyError where the platform is not here: candidates are verified on the device.
     """
+    if not is_here(choose_profile(load_profiles(settings.platforms_dir), platform)):
+        raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
     with control_plane(settings) as plane:
         adaptation, profile = _requested(plane, model, platform, Purpose.PRESTAGE)
-        if not is_here(profile):
-            raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
         if adaptation.state is not AdaptationState.REQUESTED:
             adaptation = plane.catalog.retry(adaptation.id)
         lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"bridge on {platform}")

@@ -3,11 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from dayzero import app
 from dayzero.codec import dump
 from dayzero.domain.bridges import BridgeCase, BridgeKind, BridgesObserved, Candidate, Recipe
 from dayzero.domain.operators import GraphUse, Phase
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome
 from dayzero.domain.verdict import Verdict
+from dayzero.errors import DependencyError, NotFoundError
+from dayzero.settings import Settings
 from dayzero.steps import bridging, prestaging, verifying
 from fakes_bench import FakeTracer, Made, ended, make_bench
 
@@ -69,3 +74,12 @@ def test_other_plugins_try_anew(tmp_path: Path) -> None:
     bench = replace(made.bench, operator_plugins=("mine",))
     assert not bridging.bridge_gaps(bench, made.lease).coverage.gaps
     assert prestaging.coverage(made.bench, made.lease).noun.gaps, "without the plugin the gap is there"
+
+
+@pytest.mark.parametrize(("platform", "error"), [("h200", DependencyError), ("nonesuch", NotFoundError)])
+def test_a_platform_that_is_not_here_is_refused_before_anything_is_recorded(
+    tmp_path: Path, platform: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=platform):
+        app.bridge_here(Settings(data_dir=tmp_path / "data"), "dir", platform)
+    assert not (tmp_path / "data").exists()
