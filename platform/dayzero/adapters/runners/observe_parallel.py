@@ -48,6 +48,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
         RankTask(
             rank, degrees, str(folder.resolve()), str(shards), ids, "float32", str(at / "meeting"),
             str(at / "logits.safetensors"), str(at / f"rank-{rank}.json"), RANK_TIMEOUT_S, planted,
+            request.device, request.bridges,
         )
         for rank in range(degrees.world)
     ]  # fmt: skip
@@ -58,7 +59,8 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
     exact = wide_logits(single, given.ids, torch.float64)
     with torch.no_grad():
         alone = single(given.ids, use_cache=False).logits[0]
-    notes = ("every data-parallel rank ran the same input",) if degrees.dp > 1 else ()
+    notes = (f"ranks computed on {request.device.torch_device}",) if request.device else ()
+    notes += ("every data-parallel rank ran the same input",) if degrees.dp > 1 else ()
     return ParallelObserved(
         degrees,
         dtype_name(torch.float32),

@@ -9,12 +9,15 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.bridge_making import install
+from dayzero.adapters.runners.placing import HOST, device_for
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.rank_model import RankModel, build_rank
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.codec import dump, load
 from dayzero.domain.observations import RankObserved
 from dayzero.domain.plan import Degrees
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.shards import ShardManifest
 
 
@@ -41,10 +44,10 @@ class Groups:
 
     def sum(self, tensor: torch.Tensor, group: Any) -> torch.Tensor:
         """The sum over the group's ranks."""
-        summed = tensor.contiguous()
+        summed = tensor.to(HOST).contiguous()
         dist.all_reduce(summed, group=group)
         self.collectives += 1
-        return summed
+        return summed.to(tensor.device)
 
 
 def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
@@ -74,17 +77,19 @@ def _own(chosen: torch.Tensor, first: int, count: int) -> torch.Tensor:
 def run_stage(ranked: RankModel, groups: Groups, ids: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor | None:
     """Logits [tokens, vocabulary] on the last stage, None before it."""
     model = ranked.model
+    device = next(model.parameters()).device
     with torch.no_grad():
         if ranked.first_stage:
-            hidden = model.get_input_embeddings()(ids)
+            hidden = model.get_input_embeddings()(ids.to(device))
         else:
             hidden = torch.empty((1, ids.shape[1], width), dtype=dtype)
             dist.recv(hidden, groups.rank - groups.per_stage)
+            hidden = hidden.to(device)
         if ranked.last_stage:
             logits: torch.Tensor = model(inputs_embeds=hidden, use_cache=False).logits[0]
-            return logits
+            return logits.to(HOST)
         hidden = model.base_model(inputs_embeds=hidden, use_cache=False).last_hidden_state
-        dist.send(hidden.contiguous(), groups.rank + groups.per_stage)
+        dist.send(hidden.to(HOST).contiguous(), groups.rank + groups.per_stage)
     return None
 
 
@@ -94,7 +99,10 @@ def run_rank(task: RankTask) -> None:
     dtype = loading.DTYPES[task.dtype]
     shards = Path(task.shards_dir)
     manifest = load(ShardManifest, (shards / "manifest.json").read_bytes())
+    device = device_for(RunRequest(Observation.PARALLEL, "", device=task.device))
+    install(task.bridges, device)
     ranked = build_rank(Path(task.model_dir), shards, manifest, task.rank, dtype)
+    ranked.model.to(device)
     dist.init_process_group(
         "gloo",
         init_method=f"file://{task.meeting}",

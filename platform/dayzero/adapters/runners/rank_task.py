@@ -2,13 +2,16 @@
 
 from dataclasses import dataclass
 
+from dayzero.domain.bridges import Recipe
 from dayzero.domain.plan import Degrees
+from dayzero.domain.platforms import Device
 
 
 @dataclass(frozen=True, slots=True)
 class RankTask:
     """One rank's job. Paths are absolute; `meeting` is the file over which the ranks find each other.
 
+    The rank computes on `device` (None: the host); sums and messages between ranks pass through the host.
     `skip_all_reduce` plants a fault: the first sum over ranks in this layer is left out.
     """
 
@@ -23,3 +26,5 @@ class RankTask:
     answer: str
     timeout_s: float
     skip_all_reduce: int | None = None
+    device: Device | None = None
+    bridges: tuple[Recipe, ...] = ()
