@@ -59,7 +59,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
     exact = wide_logits(single, given.ids, torch.float64)
     with torch.no_grad():
         alone = single(given.ids, use_cache=False).logits[0]
-    notes = (f"ranks computed on {request.device.torch_device}",) if request.device else ()
+    notes: tuple[str, ...] = (f"ranks computed on {request.device.torch_device}",) if request.device else ()
     notes += ("every data-parallel rank ran the same input",) if degrees.dp > 1 else ()
     return ParallelObserved(
         degrees,
