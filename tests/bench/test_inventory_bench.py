@@ -72,8 +72,10 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         text = ""
-        while "url" not in text or not text.rstrip().endswith("}"):
-            text += server.stdout.readline()
+        while line := server.stdout.readline():
+            text += line
+            if "url" in text and text.rstrip().endswith("}"):
+                break
         yield str(json.loads(text)["url"])
         server.terminate()
 
