@@ -1,6 +1,8 @@
 """Real architectures through the real modelling library, and their coverage by the torch that is installed."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
@@ -147,21 +149,31 @@ def test_decompositions_are_taken_on_the_model_s_own_arguments() -> None:
     assert "aten.mm.default" not in made and "aten.embedding_dense_backward.default" in made
 
 
-def test_compilation_tells_launches_and_breaks() -> None:
-    """Fused experts are one graph; a loop over experts breaks it, at a line of the modelling code."""
-    from dayzero.adapters.trace.building import build
-    from dayzero.adapters.trace.compiling import compiled_graphs
-    from dayzero.adapters.trace.composites import KernelScopes
-    from dayzero.adapters.trace.dispatching import Memo
-
-    text = (CONFIGS / "tiny_qwen3_moe.json").read_text()
-    built = build(text, KernelScopes(), Memo())
-    (whole,) = compiled_graphs(text, built)
-    assert (whole.graphs, whole.breaks, whole.exported) == (1, (), True)
+def test_compilation_tells_launches_and_that_nothing_breaks() -> None:
+    options = TraceOptions(degrees=(), train=False, compiled=True)
+    config = (CONFIGS / "tiny_qwen3_moe.json").read_bytes()
+    (whole,) = SubprocessTracer().trace(config, timeout_s=280, options=options).compiled
+    assert (whole.graphs, whole.breaks, whole.exported) == (1, (), True), whole.why
     assert whole.compiled_launches is not None and 0 < whole.compiled_launches < (whole.eager_launches or 0)
-    (broken,) = compiled_graphs(text, built, experts="eager")
-    assert broken.compiled_launches is None and "nonzero" in broken.breaks[0].reason
-    assert broken.breaks[0].file.endswith("modeling_qwen3_moe.py") and broken.breaks[0].line > 0
+
+
+BREAKING = """
+import sys
+from pathlib import Path
+from dayzero.adapters.trace.building import build
+from dayzero.adapters.trace.compiling import compiled_graphs
+from dayzero.adapters.trace.composites import KernelScopes
+from dayzero.adapters.trace.dispatching import Memo
+text = Path(sys.argv[1]).read_text()
+(found,) = compiled_graphs(text, build(text, KernelScopes(), Memo()), experts="eager")
+print([(one.reason, one.file, one.line) for one in found.breaks], found.compiled_launches)
+"""
+
+
+def test_a_loop_over_experts_breaks_the_graph_at_a_line_of_the_code() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", BREAKING, str(CONFIGS / "tiny_qwen3_moe.json")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=280, check=True).stdout.strip().splitlines()[-1]
+    assert "nonzero" in said and "modeling_qwen3_moe.py" in said and said.endswith("None")
 
 
 @pytest.mark.parametrize("name", ["tiny_deepseek_v3", "tiny_llama"])

@@ -35,7 +35,9 @@ def main() -> None:
     """Read the job, write the answer."""
     job = codec.load(TraceJob, Path(sys.argv[1]).read_bytes())
     resource.setrlimit(resource.RLIMIT_CPU, (job.cpu_s, job.cpu_s))
-    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
+    _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _MOST_MEMORY_BYTES if allowed == resource.RLIM_INFINITY else min(allowed, _MOST_MEMORY_BYTES)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     Path(sys.argv[2]).write_bytes(codec.dump(answer_to(job)))
 
 
