@@ -72,13 +72,14 @@ def ops(
     model: Model,
     platform: Annotated[str | None, typer.Option("--platform", "-p", help="Also say how it is covered there.")] = None,
     tp: Annotated[int | None, typer.Option(min=1, help="Shapes of one of so many tensor-parallel ranks.")] = None,
+    collectives: Annotated[list[int] | None, typer.Option(min=2, help="Also count the collectives of this tp degree.")] = None,
     compiled: Annotated[bool, typer.Option("--compiled", help="Also compile at reduced depth: breaks, launches.")] = False,
     json: Json = False,
 ) -> None:
     """The operators a model needs and, for a platform, how they are covered and which are missing."""
     settings = load_settings()
     work = app.local_work(settings, model, platform or "cpu")
-    options = replace(prestaging.USUAL, tp=tp or 1, compiled=compiled)
+    options = replace(prestaging.USUAL, tp=tp or 1, degrees=tuple(collectives or ()), compiled=compiled)
     needed = prestaging.inventory(work.bench, work.lease, options).noun
     report = None
     if platform is not None:
