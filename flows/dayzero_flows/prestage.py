@@ -22,8 +22,9 @@ def prestage(adaptation_id: str, attempt: int) -> State[Any]:
 def _prestage(plane: app.Plane, lease: Lease, adaptation: Adaptation) -> State[Any]:
     run_steps(app.control_bench(plane), lease, adaptation, app.steps_for(Purpose.PRESTAGE, Place.CONTROL))
     if app.steps_for(Purpose.PRESTAGE, Place.PLATFORM):
-        if app.is_served(plane, adaptation.platform):
+        reason = app.why_no_rehearsal(plane, adaptation.platform)
+        if reason is None:
             run_on_platform(plane, lease, adaptation)
         else:
-            app.leave_rehearsal(plane, lease)
+            app.leave_rehearsal(plane, lease, reason)
     return outcome_state(app.conclude(plane, lease))

@@ -27,6 +27,7 @@ class Settings(BaseSettings):
     hub_retries: int = Field(4, description="Times that a retryable hub error is tried again.", ge=0, le=20)
     poll_interval_s: float = Field(60.0, description="Time between two polls of the watched sources.", gt=0)
     reconcile_interval_s: float = Field(5.0, description="Time between two rounds of the reconciler.", gt=0)
+    rehearse: bool = Field(True, description="Whether pre-staging rehearses the reduced architecture on its platform.")
     orphan_after_s: float = Field(60.0, description="Silence after which a running adaptation is started anew.", gt=0)
     max_attempts: int = Field(5, description="Starts after which an adaptation that keeps dying is failed.", ge=1)
     platforms: tuple[str, ...] = Field(("cpu",), description="Platforms that `dayzero up` starts a local worker for.")

@@ -299,6 +299,7 @@ def _environment(folder: Path, hub_url: str, host: str, extra: Mapping[str, str]
         "DAYZERO_HF_ENDPOINT": hub_url,
         "DAYZERO_CPU_DEVICES": "2",
         "DAYZERO_COMPILE_TARGET": "false",
+        "DAYZERO_REHEARSE": "false",
         "DAYZERO_POLL_INTERVAL_S": "1",
         "DAYZERO_RECONCILE_INTERVAL_S": "1",
         "DAYZERO_ORPHAN_AFTER_S": str(ORPHAN_AFTER_S),

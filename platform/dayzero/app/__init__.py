@@ -48,6 +48,7 @@ from dayzero.app.work import (
     steps_for,
     stop,
     verification_steps,
+    why_no_rehearsal,
 )
 
 __all__ = [
@@ -99,5 +100,6 @@ __all__ = [
     "told_to",
     "upgrade_database",
     "verification_steps",
+    "why_no_rehearsal",
     "worker_bench",
 ]

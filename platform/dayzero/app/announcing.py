@@ -8,7 +8,7 @@ from dayzero.adapters.hubs.choose import hub_for
 from dayzero.adapters.hubs.directory import config_release
 from dayzero.app.local import tell_manifest
 from dayzero.app.planes import Plane, control_bench, control_plane, is_here, known_platform
-from dayzero.app.work import conclude, leave_rehearsal, run_step, steps_for, stop
+from dayzero.app.work import SWITCHED_OFF, conclude, leave_rehearsal, run_step, steps_for, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import Release
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
@@ -18,6 +18,7 @@ from dayzero.steps import announcing, concluding
 from dayzero.steps.concluding import Outcome
 from dayzero.steps.contract import Place
 from dayzero.steps.staged import Staged
+from dayzero.steps.waiting import no_worker_reason
 
 FOLLOW_S = 1.0
 
@@ -70,9 +71,10 @@ def _run(plane: Plane, lease: Lease, platform: str) -> Outcome:
             tell_manifest(plane.ledger, plane.settings, profile)
         for step in steps_for(Purpose.PRESTAGE, Place.CONTROL):
             run_step(bench, lease, step)
-        if not is_here(profile):
-            leave_rehearsal(plane, lease)
-        for step in steps_for(Purpose.PRESTAGE, Place.PLATFORM) if is_here(profile) else ():
+        reason = SWITCHED_OFF if not plane.settings.rehearse else None if is_here(profile) else no_worker_reason(platform)
+        if reason is not None:
+            leave_rehearsal(plane, lease, reason)
+        for step in steps_for(Purpose.PRESTAGE, Place.PLATFORM) if reason is None else ():
             run_step(bench, lease, step)
     except DayzeroError as error:
         return stop(plane, lease, error)

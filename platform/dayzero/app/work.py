@@ -80,11 +80,20 @@ def is_served(plane: Plane, platform: str) -> bool:
     return plane.workforce.workers_alive(platform, plane.settings.orphan_after_s) > 0
 
 
-def leave_rehearsal(plane: Plane, lease: Lease) -> None:
-    """Record that a pre-stage's rehearsal waits for a worker of its platform."""
-    bench = control_bench(plane)
-    platform = bench.ledger.adaptation(lease.adaptation_id).platform
-    rehearsing.leave_rehearsal(bench, lease, no_worker_reason(platform))
+SWITCHED_OFF = "rehearsals are switched off (DAYZERO_REHEARSE)"
+"""Why a pre-stage left its rehearsal out where the operator wants none."""
+
+
+def leave_rehearsal(plane: Plane, lease: Lease, reason: str) -> None:
+    """Record that a pre-stage's rehearsal was left out, and why."""
+    rehearsing.leave_rehearsal(control_bench(plane), lease, reason)
+
+
+def why_no_rehearsal(plane: Plane, platform: str) -> str | None:
+    """Why a pre-stage has no rehearsal there now; None when it has one."""
+    if not plane.settings.rehearse:
+        return SWITCHED_OFF
+    return None if is_served(plane, platform) else no_worker_reason(platform)
 
 
 def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.ReconcileReport:

@@ -77,7 +77,7 @@ def read_spec(
     predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters))
     findings = [
         *read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *norm_findings,
-        *findings, *rotary_findings(read.rotary), *weight_findings, *contradictions(spec, index),
+        *findings, *rotary_findings(read.rotary), *(() if index else weight_findings), *contradictions(spec, index),
     ]  # fmt: skip
     return replace(
         spec,
