@@ -102,7 +102,7 @@ class TraceOptions:
     collectives are counted; `train` adds a training step; `compiled` compiles at reduced depth."""
 
     tp: int = 1
-    degrees: tuple[int, ...] = (2, 4, 8)
+    degrees: tuple[int, ...] = (8,)
     train: bool = True
     compiled: bool = False
 

@@ -31,8 +31,9 @@ def bridge_gaps(bench: Bench, lease: Lease) -> Bridged:
     A later candidate may use what was bridged before. A run that crashed measured nothing: its gap is an error and
     is tried again the next time; everything else is kept.
     """
-    bridges = [_bridge(bench, lease, gap) for gap in bridgeable(coverage(bench, lease).noun.gaps)]
-    return Bridged(tuple(bridges), coverage(bench, lease).noun)
+    before = coverage(bench, lease).noun
+    bridges = [_bridge(bench, lease, gap) for gap in bridgeable(before.gaps)]
+    return Bridged(tuple(bridges), coverage(bench, lease).noun if bridges else before)
 
 
 def _bridge(bench: Bench, lease: Lease, gap: Gap) -> Bridge:

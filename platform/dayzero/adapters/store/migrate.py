@@ -1,17 +1,18 @@
 """The schema's migrations: found in the source tree or in the installed wheel, run under one advisory lock."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Engine, text
 
 import dayzero
 from dayzero.adapters.store.connection import open_engine, translated
 from dayzero.errors import DependencyError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+# alembic is imported where it is needed: every process of the group imports this module, and almost none migrates.
 
 _LOCK = 0x6461797A  # "dayz"
 _LOCK_TIMEOUT = "60s"
@@ -26,7 +27,9 @@ def migrations_folder() -> Path:
     raise DependencyError("this installation has no migrations.", remedy="Install dayzero again from a complete wheel.")
 
 
-def _config() -> Config:
+def _config() -> "Config":
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
     return config
@@ -46,6 +49,9 @@ def upgrade(url: str) -> None:
 
 def upgrade_engine(engine: Engine) -> None:
     """`upgrade`, on an engine that is open."""
+    from alembic import command
+    from alembic.util import CommandError
+
     config = _config()
     with translated(), engine.begin() as connection:
         connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'"))
@@ -62,6 +68,9 @@ def upgrade_engine(engine: Engine) -> None:
 
 def current(url: str) -> tuple[str | None, str | None]:
     """(revision of the database, newest revision known here); the first is None for an empty database."""
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     engine = open_engine(url)
     try:
         with translated(), engine.connect() as connection:
