@@ -31,6 +31,7 @@ def bridge_gaps(bench: Bench, lease: Lease) -> Bridged:
     A later candidate may use what was bridged before. A run that crashed measured nothing: its gap is an error and
     is tried again the next time; everything else is kept.
     """
+    bench.settled.pop(lease, None)
     before = coverage(bench, lease).noun
     bridges = [_bridge(bench, lease, gap) for gap in bridgeable(before.gaps)]
     return Bridged(tuple(bridges), coverage(bench, lease).noun if bridges else before)

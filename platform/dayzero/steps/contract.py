@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from dayzero.domain.adaptation import Lease
+from dayzero.domain.bridges import Bridge
 from dayzero.domain.plan import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
@@ -28,8 +29,11 @@ class Place(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
-    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best; `any_devices` lets a plan that does
-    not fit on `devices` take the platform's next larger link domain; `operator_plugins` as in the settings."""
+
+    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best; `any_devices` lets a plan that does not
+    fit on `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; `settled` keeps an
+    attempt's bridges once they are known, for every observation runs with them.
+    """
 
     ledger: Ledger
     hub_of: Callable[[Release], Hub]
@@ -52,6 +56,7 @@ class Bench:
     compile_target: bool = True
     any_devices: bool = True
     progress: Progress = field(default=lambda done, total: None)
+    settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
 
 
 StepFunction = Callable[[Bench, Lease], StepReport]

@@ -224,6 +224,13 @@ def bridges_for(bench: Bench, lease: Lease) -> tuple[Bridge, ...]:
     return _known(bench, lease, subject, needed, cover(needed, manifest))
 
 
+def settled_bridges(bench: Bench, lease: Lease) -> tuple[Bridge, ...]:
+    """`bridges_for` once the bridging step is over: asked for once an attempt, for every observation runs with them."""
+    if lease not in bench.settled:
+        bench.settled[lease] = bridges_for(bench, lease)
+    return bench.settled[lease]
+
+
 def _known(bench: Bench, lease: Lease, subject: Subject, needed: OperatorInventory, bare: CoverageReport) -> tuple[Bridge, ...]:
     """Bridges by the gaps that there are without any."""
     plugins = settings_for(subject.adaptation.model, bench.operator_plugins)

@@ -19,7 +19,7 @@ from dayzero.stages.reduction import reduce_configuration
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
-from dayzero.steps.prestaging import bridges_for, configuration, require_reference, structure, subject_of
+from dayzero.steps.prestaging import configuration, require_reference, settled_bridges, structure, subject_of
 from dayzero.steps.verifying import OBSERVER_VERSION, check_row, evidence_of, outcome_of
 
 REHEARSED = (Observation.OPERATORS, Observation.LAYERS, Observation.GENERATION)
@@ -107,7 +107,7 @@ def _ask(bench: Bench, lease: Lease, observation: Observation) -> _Asked:
         options={"dummy_seed": SEED, "tokens": TOKENS, "prompt": PROMPT, "compile": False},
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         device=subject.profile.device,
-        bridges=recipes_of(bridges_for(bench, lease)),
+        bridges=recipes_of(settled_bridges(bench, lease)),
     )
     asked = replace(request, model_dir=None)
     stack = bench.runner.stack().components

@@ -14,7 +14,7 @@ from dayzero.stages import judging
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
-from dayzero.steps.prestaging import bridges_for, require_reference, subject_of
+from dayzero.steps.prestaging import require_reference, settled_bridges, subject_of
 from dayzero.steps.weights import chosen_degrees, place_of
 
 OBSERVER_VERSION = 2
@@ -42,7 +42,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         options={"compile": bench.compile_target and observation is Observation.LAYERS},
         device=subject.profile.device,
-        bridges=recipes_of(bridges_for(bench, lease)),
+        bridges=recipes_of(settled_bridges(bench, lease)),
     )
 
 
