@@ -93,7 +93,7 @@ def test_ops(ops: Said) -> None:
     assert (ops.code, ops.err) == (0, "")
     document = checked(ops, "dayzero.ops/1")
     assert {"name", "dtypes", "phase", "count", "modules"} <= set(document["graph"][0])
-    assert {use["phase"] for use in document["graph"]} == {"prefill", "decode"}
+    assert {use["phase"] for use in document["graph"]} == {"prefill", "decode", "train"}
     assert document["totals"]["graph_uses"] == len(document["graph"])
     assert document["coverage"]["platform"] == "cpu"
     assert document["coverage"]["gaps"] == []
