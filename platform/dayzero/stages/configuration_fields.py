@@ -103,12 +103,12 @@ class Fields:
         self._require_layers(name, len(values), layers)
         return values[:layers]
 
-    def counts(self, name: str) -> tuple[int, ...] | None:
-        """A list of whole numbers from 0, or None."""
+    def counts(self, name: str, *, least: int = 0) -> tuple[int, ...] | None:
+        """A list of whole numbers from `least`, or None."""
         for _, value in self._present((name,)):
             if not isinstance(value, list):
                 raise wrong(name, value, "a list of whole numbers")
-            return tuple(_integer(name, item, 0, MAX_SIZE) for item in value)
+            return tuple(_integer(name, item, least, MAX_SIZE) for item in value)
         return None
 
     def step_or_flags(self, name: str, layers: int | None) -> int | tuple[int, ...] | None:

@@ -72,7 +72,7 @@ def _read(config: Mapping[str, Json], source: str) -> Quantization:
     return Quantization(
         method=method,
         bits=groups[0].bits,
-        block_shape=fields.counts("weight_block_size") or None,
+        block_shape=fields.counts("weight_block_size", least=1) or None,
         ignored_modules=ignored,
         groups=groups,
         cache_dtype=_cache(config),

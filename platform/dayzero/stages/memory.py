@@ -1,6 +1,6 @@
 """Memory of each rank, item by item."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
@@ -8,10 +8,7 @@ from dayzero.domain.findings import Assumption
 from dayzero.domain.plan import Degrees, MemoryBudget, Workload
 from dayzero.stages.layout import coordinates_of, stage_layers
 from dayzero.stages.state import cache_element_bytes, cached_bytes
-from dayzero.stages.weights_prediction import expert_bytes
-
-ELEMENT_BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
-"""Bytes an element of activations, by native dtype."""
+from dayzero.stages.weights_prediction import ELEMENT_BYTES, expert_bytes
 
 ASSUMPTIONS = (
     Assumption("activations", "one sequence is prefilled at once, whole, with fused attention", "the serving engine decides; "

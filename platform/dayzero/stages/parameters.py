@@ -7,7 +7,7 @@ from dayzero.domain.architecture import Layer, ModelSpec
 from dayzero.stages.parameters_expected import ExpectedTensor
 from dayzero.stages.parameters_feed_forward import feed_forward_tensors
 from dayzero.stages.parameters_mixers import mixer_tensors
-from dayzero.stages.structure_families import FAMILIES, Family
+from dayzero.stages.structure_families import Family, family_of
 
 EMBEDDINGS, HEAD, NORMS, RESIDUAL = "embeddings", "head", "norms", "residual"
 
@@ -15,7 +15,7 @@ EMBEDDINGS, HEAD, NORMS, RESIDUAL = "embeddings", "head", "norms", "residual"
 def expected_tensors(spec: ModelSpec) -> tuple[ExpectedTensor, ...]:
     """Every tensor of the language model (no multi-token prediction, no towers, no router correction bias); () when the
     family or a size is unknown."""
-    family = FAMILIES.get(spec.family or "")
+    family = family_of(spec)
     if family is None or spec.hidden_size is None or spec.vocabulary_size is None or spec.tied_embeddings is None:
         return ()
     hidden, table = spec.hidden_size, (spec.vocabulary_size, spec.hidden_size)

@@ -91,11 +91,8 @@ def disagreements(
 
 
 def total_differs(counted: HeaderCount, expected: Iterable[ExpectedTensor]) -> list[Finding]:
-    """For families whose checkpoints name tensors in another way than here: whether the sums agree, by component."""
-    wanted: Counter[str] = Counter()
-    for tensor in expected:
-        wanted[tensor.component] += tensor.elements
-    total = sum(wanted.values())
+    """For families whose checkpoints name tensors in another way than here: whether the sums agree."""
+    total = sum(tensor.elements for tensor in expected)
     if not total or counted.unread or total == counted.language_elements:
         return []
     message = f"the checkpoint holds {counted.language_elements} language parameters, the stated structure {total}"

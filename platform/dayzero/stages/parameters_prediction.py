@@ -5,7 +5,7 @@ from dataclasses import replace
 from dayzero.domain.architecture import Layer, ModelSpec
 from dayzero.stages.configuration import ModelConfig
 from dayzero.stages.parameters import layer_tensors
-from dayzero.stages.structure_families import FAMILIES, Family
+from dayzero.stages.structure_families import Family, family_of
 
 
 def prediction_elements(spec: ModelSpec, config: ModelConfig) -> int | None:
@@ -16,16 +16,16 @@ def prediction_elements(spec: ModelSpec, config: ModelConfig) -> int | None:
     """
     if not spec.predict_layers:
         return 0
-    family = FAMILIES.get(spec.family or "")
+    family = family_of(spec)
     if family is None or not spec.layers or spec.hidden_size is None or spec.vocabulary_size is None:
         return None
     if family.layout == "blocks":
         return _nemotron(spec, config, family)
-    if family.name.startswith("deepseek_v3") or family.name in ("glm_moe_dsa", "glm4_moe", "kimi_k2"):
+    if family.drafts == "copies":
         joined = 2 * spec.hidden_size**2 + 3 * spec.hidden_size
         each = _layer(spec, family, spec.layers[-1]) + joined + 2 * spec.vocabulary_size * spec.hidden_size
         return spec.predict_layers * (each + spec.layers[-1].experts)
-    if family.name.startswith(("qwen3_next", "qwen3_5")):
+    if family.drafts == "shared":
         attention = next((layer for layer in spec.layers if layer.mixer and layer.mixer.recurrence is None), None)
         if attention is None:
             return None

@@ -7,14 +7,15 @@ from dayzero.domain.architecture import ModelSpec, Parameters, Source
 from dayzero.domain.canonical import Numbers
 from dayzero.domain.findings import Finding, Severity
 from dayzero.stages.configuration import ModelConfig
-from dayzero.stages.parameters import components_of, correction_biases, expected_tensors, idle_elements
+from dayzero.stages.parameters import components_of, correction_biases, idle_elements
+from dayzero.stages.parameters_expected import ExpectedTensor
 from dayzero.stages.parameters_prediction import prediction_elements
 from dayzero.stages.parameters_towers import tower_elements
 
 
-def totals_of(spec: ModelSpec, config: ModelConfig) -> tuple[Parameters, list[Finding]]:
-    """The counts that the configuration leads to, and findings for each that it does not."""
-    components = components_of(expected_tensors(spec))
+def totals_of(spec: ModelSpec, config: ModelConfig, expected: tuple[ExpectedTensor, ...]) -> tuple[Parameters, list[Finding]]:
+    """The counts that the configuration leads to, from its expected tensors, and findings for each that it does not."""
+    components = components_of(expected)
     language = sum(components.values())
     if not language:
         finding = Finding("parameters.unknown", "parameters", "neither headers nor structure rules give a parameter count")

@@ -4,8 +4,9 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.plan import Degrees, Estimates, Interval, Workload
 from dayzero.domain.platforms import Figure, PlatformProfile
-from dayzero.stages.memory import ELEMENT_BYTES, demand_of
+from dayzero.stages.memory import demand_of
 from dayzero.stages.state import bytes_at
+from dayzero.stages.weights_prediction import ELEMENT_BYTES
 
 REACHED = (0.9, 0.6, 0.3)
 """Shares of peak that the low, mid and high estimates take. Assumed, not measured: a measurement replaces them."""

@@ -16,12 +16,13 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.configuration import ModelConfig, read_configuration
 from dayzero.stages.layout_names import Part, place_of
 from dayzero.stages.parameters import expected_tensors, idle_elements
+from dayzero.stages.parameters_expected import ExpectedTensor
 from dayzero.stages.parameters_headers import HeaderCount, count_headers, disagreements, total_differs
 from dayzero.stages.parameters_totals import active_conventions, totals_of
 from dayzero.stages.state import state_of
 from dayzero.stages.structure_assumed import Assumed
 from dayzero.stages.structure_contradictions import contradictions, rotary_findings
-from dayzero.stages.structure_families import BY_ARCHITECTURE, FAMILIES, Family
+from dayzero.stages.structure_families import BY_ARCHITECTURE, FAMILIES, Family, family_of
 from dayzero.stages.structure_headers import with_header_norms
 from dayzero.stages.structure_layers import layers_of
 from dayzero.stages.weights_prediction import predicted_weight_bytes
@@ -70,11 +71,12 @@ def read_spec(
         residual="hyper_connections" if read.residual_streams else "attention" if read.residual_block else "add",
         residual_streams=read.residual_streams or 1,
         segments=read.segments or 0,
-        layer_input_width=read.layer_input_width if family and family.name == "gemma4_text" else 0,
+        layer_input_width=read.layer_input_width if family and family.layer_inputs else 0,
         layer_input_vocabulary=read.layer_input_vocabulary or read.vocabulary_size or 0,
     )
-    parameters, findings = _parameters(spec, index, read)
-    predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters))
+    expected = expected_tensors(spec)
+    parameters, findings = _parameters(spec, index, read, expected)
+    predicted, weight_findings = predicted_weight_bytes(replace(spec, parameters=parameters), expected)
     findings = [
         *read.findings, *(index.findings if index else ()), *tied_findings, *_unknown(read, family), *norm_findings,
         *findings, *rotary_findings(read.rotary), *(() if index else weight_findings), *contradictions(spec, index),
@@ -164,14 +166,15 @@ def _unknown(config: ModelConfig, family: Family | None) -> list[Finding]:
     ]
 
 
-def _parameters(spec: ModelSpec, index: CheckpointIndex | None, config: ModelConfig) -> tuple[Parameters, list[Finding]]:
-    expected = expected_tensors(spec)
+def _parameters(
+    spec: ModelSpec, index: CheckpointIndex | None, config: ModelConfig, expected: tuple[ExpectedTensor, ...]
+) -> tuple[Parameters, list[Finding]]:
     if index is None or not index.tensors:
-        return totals_of(spec, config)
+        return totals_of(spec, config, expected)
     bits = spec.quantization.bits if spec.quantization else None
     counted = count_headers(index, config.layers, bits, spec.tied_embeddings)
-    family = FAMILIES.get(spec.family or "")
-    named = family is not None and (family.sharded or family.named)
+    family = family_of(spec)
+    named = family is not None and family.names_known
     findings = disagreements(spec, index, expected, bits) if expected and named else total_differs(counted, expected)
     if counted.unread:
         message = f"{len(counted.unread)} tensors are packed in a way that the configuration does not state"

@@ -24,8 +24,10 @@ class Family:
     (interleave_moe_layer_step) | periods | blocks | beside (next to the dense feed-forward) | first_half (of a double layer) |
     all. `block` is where checkpoints keep a layer's feed-forward, `prefix` its recurrent mixer. `dtype`: what checkpoints
     keep unquantized weights in, where configurations do not say. `sharded`: tensor, expert and pipeline rules are proven (see
-    layout_partition). `named`: the published checkpoints' tensor names are those of parameters_*; for a family that is sharded
-    they are.
+    layout_partition). `named`: published checkpoints name tensors as parameters_* does, though sharding is not proven.
+    `drafts`: multi-token-prediction layers hold copies of embeddings and head (copies) or use the model's own (shared).
+    `layer_inputs`: a second embedding has a slice for each layer. `widening`: how many times the hidden size a feed-forward
+    is wide where configurations do not say.
     """
 
     name: str
@@ -55,6 +57,14 @@ class Family:
     dtype: str | None = None
     sharded: bool = False
     named: bool = False
+    drafts: str | None = None
+    layer_inputs: bool = False
+    widening: int | None = None
+
+    @property
+    def names_known(self) -> bool:
+        """Whether published checkpoints name tensors as parameters_* does; where sharding is proven they do."""
+        return self.sharded or self.named
 
 
 _LLAMA = Family("llama", sharded=True)
@@ -62,9 +72,9 @@ _MISTRAL = Family("mistral", qkv_bias=False, output_bias=False, window="all", sh
 _QWEN2 = Family("qwen2", qkv_bias=True, output_bias=False, window="flagged", sharded=True)
 _QWEN3 = Family("qwen3", qk_norm="head", window="flagged", sharded=True)
 _QWEN3_NEXT = Family("qwen3_next", recurrent="gated_delta", layout="listed", qk_norm="head", output_gate=True, experts="step",
-                     shared_gate=True, scoring="softmax")  # fmt: skip
+                     shared_gate=True, scoring="softmax", drafts="shared")  # fmt: skip
 _DEEPSEEK_V2 = Family("deepseek_v2", attention="latent", experts="first_dense", scoring="softmax", sharded=True)
-_DEEPSEEK_V3 = replace(_DEEPSEEK_V2, name="deepseek_v3", correction_bias=True, scoring="sigmoid")
+_DEEPSEEK_V3 = replace(_DEEPSEEK_V2, name="deepseek_v3", correction_bias=True, scoring="sigmoid", drafts="copies")
 _GEMMA = Family("gemma", tied_default=True, activation="gelu_pytorch_tanh", sharded=True)
 _MINIMAX_M2 = Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="full", experts="mixtral", correction_bias=True,
                      block="block_sparse_moe", scoring="sigmoid", sharded=True)  # fmt: skip
@@ -98,10 +108,10 @@ _ALL = (
     replace(_GEMMA, name="gemma2", norms=_FOUR_NORMS, window="alternate"),
     replace(_GEMMA, name="gemma3_text", norms=_FOUR_NORMS, window="pattern", qk_norm="head"),
     replace(_GEMMA, name="gemma4_text", norms=_FOUR_NORMS, window="listed", qk_norm="head", experts="beside", scoring="softmax",
-            sharded=False),
+            sharded=False, layer_inputs=True),
     Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16", sharded=True),
     Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid",
-           sharded=True),
+           sharded=True, drafts="copies"),
     _MINIMAX_M2,
     replace(_MINIMAX_M2, name="minimax_m3", qk_norm="head", experts="first_dense", indexed=True, activation="swigluoai",
             sharded=False),
@@ -118,7 +128,7 @@ _ALL = (
     Family("bert", qkv_bias=True, norms=("attention.output.LayerNorm", "output.LayerNorm"), norm="norm.layer", gated=False,
            positions="learned", causal=False, tied_default=True, activation="gelu"),
     Family("gpt2", qkv_bias=True, norms=("ln_1", "ln_2"), norm="norm.layer", gated=False, positions="learned",
-           tied_default=True, activation="gelu_new"),
+           tied_default=True, activation="gelu_new", widening=4),
     # Each published layer is two halves of attention and dense feed-forward; the experts stand beside the first half
     # (LongCat-Flash, arXiv 2509.01322, section 2.2). Zero experts hold no weights.
     Family("longcat_flash", attention="latent", experts="first_half", correction_bias=True, scoring="softmax"),
@@ -130,7 +140,7 @@ _ALL = (
 
 def _like(family: Family, *names: str, **differing: Any) -> tuple[Family, ...]:
     """Families of the same structure as another, whose sharding and tensor names nobody has proven."""
-    return tuple(replace(family, name=name, sharded=False, **differing) for name in names)
+    return tuple(replace(family, name=name, sharded=False, drafts=None, **differing) for name in names)
 
 
 _ALIKE = (
@@ -162,7 +172,12 @@ BY_ARCHITECTURE: Mapping[str, Family] = {
 """Families by the class that a configuration names, for model types that nobody knows (republished under another type)."""
 
 
+def family_of(spec: ModelSpec) -> Family | None:
+    """The rules that a structure was read by; None for an architecture that nobody knows."""
+    return FAMILIES.get(spec.family or "")
+
+
 def sharding_known(spec: ModelSpec) -> bool:
     """Whether it is proven how this model's tensors are spread over ranks; else every rank holds all of them."""
-    family = FAMILIES.get(spec.family or "")
+    family = family_of(spec)
     return family is not None and family.sharded

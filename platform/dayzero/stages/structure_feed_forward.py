@@ -7,7 +7,7 @@ from dayzero.errors import BadInputError
 from dayzero.stages.configuration import ModelConfig
 from dayzero.stages.structure_assumed import Assumed, needed
 from dayzero.stages.structure_families import Family
-from dayzero.stages.structure_kinds import DENSE, EXPERTS, feed_forward_kinds
+from dayzero.stages.structure_kinds import DENSE, EXPERTS, feed_forward_kinds, first_sharing_layer
 
 
 def feed_forwards_of(config: ModelConfig, family: Family, count: int, assumed: Assumed) -> list[FeedForward | None]:
@@ -35,7 +35,7 @@ def _widened(config: ModelConfig, made: list[FeedForward | None]) -> list[FeedFo
     """Layers that read another layer's cache are twice as wide where the configuration says so."""
     if not config.wide_shared_layers:
         return made
-    first = len(made) - min(config.cache_shared_layers, len(made))
+    first = first_sharing_layer(config, len(made))
     return [_doubled(one) if one and not one.routed_experts and at >= first else one for at, one in enumerate(made)]
 
 
@@ -51,8 +51,9 @@ def _one(kind: str, config: ModelConfig, family: Family, assumed: Assumed) -> Fe
 
 def _dense(config: ModelConfig, family: Family, assumed: Assumed) -> FeedForward:
     stated = config.dense_intermediate_size if config.dense_intermediate_size is not None else config.intermediate_size
-    if stated is None and family.name == "gpt2" and config.hidden_size is not None:
-        stated = assumed.take("n_inner", None, 4 * config.hidden_size, "absent: four times n_embd")
+    if stated is None and family.widening is not None and config.hidden_size is not None:
+        why = f"absent: {family.widening} times the hidden size"
+        stated = assumed.take("intermediate_size", None, family.widening * config.hidden_size, why)
     size = needed(config, family, "intermediate_size", stated)
     activation = assumed.take("hidden_act", config.activation, family.activation, f"absent: {family.name} default")
     bias = bool(config.mlp_bias) or family.norm == "norm.layer"

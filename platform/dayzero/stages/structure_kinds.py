@@ -91,6 +91,11 @@ def _windows(config: ModelConfig, family: Family, count: int, assumed: Assumed) 
     return [FULL if (index + 1) % every == 0 else WINDOW for index in range(count)]
 
 
+def first_sharing_layer(config: ModelConfig, count: int) -> int:
+    """The first of the last layers that read an earlier layer's cache; `count` where there are none."""
+    return count - min(config.cache_shared_layers, count)
+
+
 def unrotated(config: ModelConfig, count: int, assumed: Assumed) -> list[bool]:
     """Whether each layer of a chunked model goes without positions (then it also sees everything)."""
     if config.unrotated_layers is not None:

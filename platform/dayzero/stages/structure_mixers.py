@@ -7,7 +7,18 @@ from dayzero.errors import BadInputError
 from dayzero.stages.configuration import ModelConfig
 from dayzero.stages.structure_assumed import Assumed, needed
 from dayzero.stages.structure_families import Family
-from dayzero.stages.structure_kinds import BOTH, CHUNK, FULL, INDEXED, NONE, RECURRENT, WINDOW, mixer_kinds, unrotated
+from dayzero.stages.structure_kinds import (
+    BOTH,
+    CHUNK,
+    FULL,
+    INDEXED,
+    NONE,
+    RECURRENT,
+    WINDOW,
+    first_sharing_layer,
+    mixer_kinds,
+    unrotated,
+)
 from dayzero.stages.structure_recurrent import recurrent_mixer
 
 _Pair = tuple[Mixer | None, Mixer | None]
@@ -175,7 +186,7 @@ def _of_own_width(config: ModelConfig, pairs: list[_Pair]) -> list[_Pair]:
 
 
 def _without_cache_of_their_own(config: ModelConfig, pairs: list[_Pair]) -> list[_Pair]:
-    first = len(pairs) - min(config.cache_shared_layers, len(pairs))
+    first = first_sharing_layer(config, len(pairs))
     return [
         (replace(mixer, cached=False), other) if mixer and index >= first else (mixer, other)
         for index, (mixer, other) in enumerate(pairs)

@@ -1,50 +1,53 @@
 """Weight bytes that a configuration leads to: each tensor in its native dtype or as its quantization stores it, with scales."""
 
+from collections.abc import Mapping
 from math import prod
 
 from dayzero.domain.architecture import Layer, ModelSpec, Quantization, QuantizationGroup
 from dayzero.domain.findings import Finding, Severity
-from dayzero.stages.parameters import correction_biases, expected_tensors
+from dayzero.stages.parameters import correction_biases
 from dayzero.stages.parameters_expected import ExpectedTensor
 from dayzero.stages.parameters_feed_forward import feed_forward_tensors
 from dayzero.stages.quantization_targets import ModuleNames, bare_name, is_linear, module_of
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.structure_families import family_of
 
-NATIVE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+ELEMENT_BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+"""Bytes an element of unquantized weights and of activations, by native dtype."""
+
 _BLOCK = (128, 128)
+"""The shape of a block with one scale where a scheme in blocks does not state its own (DeepSeek-V3)."""
 
 
-def predicted_weight_bytes(spec: ModelSpec) -> tuple[int | None, list[Finding]]:
+def predicted_weight_bytes(spec: ModelSpec, tensors: tuple[ExpectedTensor, ...]) -> tuple[int | None, list[Finding]]:
     """Bytes of all weights in the checkpoint that are known, and findings; None where a dtype or a scheme is unknown.
 
-    Embeddings, head, norms, routers, biases and convolutions stay in the native dtype, as does all that the quantization
-    ignores. Draft layers are taken to be stored like the last layer, towers in the native dtype.
+    `tensors` are those that the structure leads to. Embeddings, head, norms, routers, biases and convolutions stay in the
+    native dtype, as does all that the quantization ignores. Draft layers are taken to be stored like the last layer, towers
+    in the native dtype.
     """
-    native = NATIVE_BYTES.get(spec.native_dtype or "")
+    native = ELEMENT_BYTES.get(spec.native_dtype or "")
     parameters = spec.parameters
-    tensors = expected_tensors(spec)
     if native is None or not tensors:
         return None, []
     scheme = _Scheme(spec.quantization)
     unknown = scheme.unknown()
     if unknown is not None:
         return None, [unknown]
-    stored = {True: 0, False: 0}
-    last, last_elements = 0, 0
+    stored, last, last_elements = 0, 0, 0
     for tensor in tensors:
         size = scheme.stored_bytes(tensor, native)
-        stored[tensor.layer is None] += size
+        stored += size
         if tensor.layer == len(spec.layers) - 1:
             last, last_elements = last + size, last_elements + tensor.elements
     drafts = parameters.by_component.get("multi_token_prediction", 0)
     rest = parameters.by_component.get("towers", 0) + correction_biases(spec)
-    predicted = sum(stored.values()) + drafts * last // max(1, last_elements) + rest * native
+    predicted = stored + drafts * last // max(1, last_elements) + rest * native
     return predicted, _left_out(spec)
 
 
 def expert_bytes(spec: ModelSpec, layer: Layer) -> int:
     """What one routed expert of a layer takes as it is stored; an unknown scheme counts as the native dtype."""
-    family, native = FAMILIES.get(spec.family or ""), NATIVE_BYTES.get(spec.native_dtype or "", 2)
+    family, native = family_of(spec), ELEMENT_BYTES.get(spec.native_dtype or "", 2)
     if family is None or not layer.experts or layer.feed_forward is None:
         return 0
     scheme = _Scheme(spec.quantization)
@@ -89,7 +92,9 @@ class _Scheme:
         if group is None:
             return tensor.elements * native
         assert group.bits is not None
-        return -(-tensor.elements * group.bits // 8) + _scale_bytes(group, tensor)
+        assert self.quantization is not None
+        block = self.quantization.block_shape or _BLOCK
+        return -(-tensor.elements * group.bits // 8) + _scale_bytes(group, tensor, block)
 
     def _group_of(self, tensor: ExpectedTensor) -> QuantizationGroup | None:
         if not self.groups or not is_linear(tensor):
@@ -103,11 +108,11 @@ class _Scheme:
         return next((group for group, targets in self.targets if not targets), None)
 
 
-def _scale_bytes(group: QuantizationGroup, tensor: ExpectedTensor) -> int:
+def _scale_bytes(group: QuantizationGroup, tensor: ExpectedTensor, block: tuple[int, ...]) -> int:
     rows, columns = tensor.shape[-2], tensor.shape[-1]
     stack = tensor.experts * prod(tensor.shape[:-2])
     if group.scheme == "fp8_block":
-        return stack * -(-rows // _BLOCK[0]) * -(-columns // _BLOCK[1]) * 4
+        return stack * -(-rows // block[0]) * -(-columns // block[-1]) * 4
     if group.group_size:
         return -(-tensor.elements // group.group_size) * group.scale_bits // 8
     return stack * rows * group.scale_bits // 8 if group.scheme.endswith("channel") else stack * 4

@@ -135,3 +135,22 @@ def test_an_expression_that_is_not_read_leaves_the_bytes_unknown() -> None:
     quantized = {"quant_method": "fp8", "modules_to_not_convert": ["re:(a+)+$"]}
     spec = read_spec(json.dumps({**llama, "quantization_config": quantized}).encode(), None)
     assert spec.weights.predicted_bytes is None and "(a+)+$" in spec.findings[-1].message
+
+
+def test_a_block_without_an_extent_is_refused() -> None:
+    llama = next(config for config in CONFIGS if config.get("model_type") == "llama")
+    quantized = {"quant_method": "fp8", "weight_block_size": [0, 128]}
+    with pytest.raises(BadInputError, match="weight_block_size is 0; it can be from 1"):
+        read_spec(json.dumps({**llama, "quantization_config": quantized}).encode(), None)
+
+
+def test_blocks_of_another_shape_have_their_own_scales() -> None:
+    llama = next(config for config in CONFIGS if config.get("model_type") == "llama")
+
+    def stored(block: list[int]) -> int:
+        quantized = {"quant_method": "fp8", "weight_block_size": block, "modules_to_not_convert": ["mlp"]}
+        return read_spec(json.dumps({**llama, "quantization_config": quantized}).encode(), None).weights.predicted_bytes or 0
+
+    # Halving a block along one side doubles its scales, of four bytes each.
+    scales = (stored([64, 128]) - stored([128, 128])) // 4
+    assert scales == (stored([32, 128]) - stored([64, 128])) // 8 > 0
