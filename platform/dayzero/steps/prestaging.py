@@ -8,7 +8,7 @@ from dayzero.domain.adaptation import Adaptation, Lease, Purpose
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.bridges import Bridge
 from dayzero.domain.findings import Finding
-from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, Trace, TraceOptions
+from dayzero.domain.operators import CoverageReport, KernelUse, OperatorInventory, OperatorManifest, Trace, TraceOptions
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.reports import StepReport
@@ -200,27 +200,32 @@ def coverage(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[
     """How the platform's operator library covers the inventory; BlockedError when no worker told what it offers."""
     subject = subject_of(bench, lease)
     needed = inventory(bench, lease, options).noun
-    offered = bench.ledger.manifest(subject.profile.slug)
-    if offered is None:
+    manifest = _offered(bench, subject)
+    if manifest is None:
         raise no_manifest(subject.profile.slug)
-    manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
-    bridges = _known(bench, lease, subject, needed, cover(needed, manifest))
+    bare = cover(needed, manifest)
+    bridges = _known(bench, lease, subject, needed, bare)
     key = result_key("coverage", 2, needed, manifest, *((bridges,) if bridges else ()))
 
     def covered() -> CoverageReport:
-        return with_reasons(cover(needed, manifest, custom=verified(bridges)), bridges)
+        return with_reasons(cover(needed, manifest, custom=verified(bridges)), bridges) if bridges else bare
 
     return keep(bench.ledger, lease, key, CoverageReport, covered)
+
+
+def _offered(bench: Bench, subject: Subject) -> OperatorManifest | None:
+    """What the platform offers, less what its profile excludes; None before anybody told."""
+    told = bench.ledger.manifest(subject.profile.slug)
+    return None if told is None else with_exclusions(told[0], subject.profile.excluded_operators)
 
 
 def bridges_for(bench: Bench, lease: Lease) -> tuple[Bridge, ...]:
     """What is known of bridges for the gaps of the adaptation's model on its platform, refusals included."""
     subject = subject_of(bench, lease)
-    offered = bench.ledger.manifest(subject.profile.slug)
-    if offered is None:
+    manifest = _offered(bench, subject)
+    if manifest is None:
         return ()
     needed = inventory(bench, lease).noun
-    manifest = with_exclusions(offered[0], subject.profile.excluded_operators)
     return _known(bench, lease, subject, needed, cover(needed, manifest))
 
 
