@@ -22,7 +22,8 @@ def prestage(adaptation_id: str, attempt: int) -> State[Any]:
 def _prestage(plane: app.Plane, lease: Lease, adaptation: Adaptation) -> State[Any]:
     run_steps(app.control_bench(plane), lease, adaptation, app.steps_for(Purpose.PRESTAGE, Place.CONTROL))
     if app.steps_for(Purpose.PRESTAGE, Place.PLATFORM):
-        reason = app.why_no_rehearsal(plane, adaptation.platform)
+        platform = adaptation.platform
+        reason = app.why_no_rehearsal(plane, platform, able=app.is_served(plane, platform))
         if reason is None:
             run_on_platform(plane, lease, adaptation)
         else:

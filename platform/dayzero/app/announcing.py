@@ -8,7 +8,7 @@ from dayzero.adapters.hubs.choose import hub_for
 from dayzero.adapters.hubs.directory import config_release
 from dayzero.app.local import tell_manifest
 from dayzero.app.planes import Plane, control_bench, control_plane, is_here, known_platform
-from dayzero.app.work import SWITCHED_OFF, conclude, leave_rehearsal, run_step, steps_for, stop
+from dayzero.app.work import claimed, conclude, ended, leave_rehearsal, run_step, steps_for, stop, why_no_rehearsal
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import Release
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
@@ -18,7 +18,6 @@ from dayzero.steps import announcing, concluding
 from dayzero.steps.concluding import Outcome
 from dayzero.steps.contract import Place
 from dayzero.steps.staged import Staged
-from dayzero.steps.waiting import no_worker_reason
 
 FOLLOW_S = 1.0
 
@@ -55,12 +54,10 @@ def _prestage(plane: Plane, release_id: str, platform: str) -> Staged:
     try:
         if adaptation.state is AdaptationState.RUNNING:
             return _followed(plane, adaptation)
-        if adaptation.state is not AdaptationState.REQUESTED:
-            adaptation = plane.catalog.retry(adaptation.id)
-        lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"process on {platform}")
+        lease = claimed(plane, adaptation, f"process on {platform}")
     except StaleAttemptError:
         return _followed(plane, adaptation)
-    return _staged(plane, _run(plane, lease, platform), lease)
+    return _staged(plane, _run(plane, lease, platform))
 
 
 def _run(plane: Plane, lease: Lease, platform: str) -> Outcome:
@@ -71,7 +68,7 @@ def _run(plane: Plane, lease: Lease, platform: str) -> Outcome:
             tell_manifest(plane.ledger, plane.settings, profile)
         for step in steps_for(Purpose.PRESTAGE, Place.CONTROL):
             run_step(bench, lease, step)
-        reason = SWITCHED_OFF if not plane.settings.rehearse else None if is_here(profile) else no_worker_reason(platform)
+        reason = why_no_rehearsal(plane, platform, able=is_here(profile))
         if reason is not None:
             leave_rehearsal(plane, lease, reason)
         for step in steps_for(Purpose.PRESTAGE, Place.PLATFORM) if reason is None else ():
@@ -85,10 +82,10 @@ def _followed(plane: Plane, adaptation: Adaptation) -> Staged:
     while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
         time.sleep(FOLLOW_S)
         adaptation = plane.ledger.adaptation(adaptation.id)
+    return _staged(plane, ended(plane, adaptation))
+
+
+def _staged(plane: Plane, outcome: Outcome) -> Staged:
+    adaptation = outcome.adaptation
     lease = Lease(adaptation.id, adaptation.attempt, adaptation.claimant or "")
-    entry = concluding.entry_of(control_bench(plane), lease)
-    return _staged(plane, Outcome(adaptation, entry, adaptation.reason), lease)
-
-
-def _staged(plane: Plane, outcome: Outcome, lease: Lease) -> Staged:
-    return Staged(outcome.adaptation.platform, outcome, concluding.found_by(control_bench(plane), lease))
+    return Staged(adaptation.platform, outcome, concluding.found_by(control_bench(plane), lease))

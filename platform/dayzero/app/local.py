@@ -9,12 +9,20 @@ from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
 from dayzero.adapters.packages.index import parse_requirement
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
-from dayzero.adapters.store.embedded import has_database
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.app.planes import Plane, bench_on, control_bench, control_plane, is_here, manifest_probe, stack_here
+from dayzero.app.planes import (
+    Plane,
+    bench_on,
+    control_bench,
+    control_plane,
+    database_exists,
+    is_here,
+    manifest_probe,
+    stack_here,
+)
 from dayzero.app.platforms import recorded_manifest
-from dayzero.app.work import conclude, run_step, stop
+from dayzero.app.work import claimed, conclude, ended, is_served, run_step, stop
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import HubKind, Release, model_name
@@ -23,7 +31,7 @@ from dayzero.errors import BadInputError, DayzeroError, DependencyError, Unavail
 from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
-from dayzero.steps import bridges, bridging, concluding, pipeline, prestaging
+from dayzero.steps import bridges, bridging, pipeline, prestaging
 from dayzero.steps.contract import Bench
 
 FOLLOW_S = 1.0
@@ -81,10 +89,10 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) 
 
 def tell_bridges(settings: Settings, work: LocalWork) -> None:
     """Copy what the database knows of bridges for the gaps of a command's model into the command's own ledger."""
+    if not database_exists(settings):
+        return
     bench, lease = work.bench, work.lease
     subject = prestaging.subject_of(bench, lease)
-    if settings.database_url is None and not has_database(settings.data_dir):
-        return
     report = prestaging.coverage(bench, lease).noun
     plugins = settings_for(subject.adaptation.model, bench.operator_plugins)
     keys = bridges.keys_for(bench, subject.profile, report, prestaging.inventory(bench, lease).noun, plugins)
@@ -113,9 +121,7 @@ def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
         raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
     with control_plane(settings) as plane:
         adaptation, profile = _requested(plane, model, platform, Purpose.PRESTAGE)
-        if adaptation.state is not AdaptationState.REQUESTED:
-            adaptation = plane.catalog.retry(adaptation.id)
-        lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"bridge on {platform}")
+        lease = claimed(plane, adaptation, f"bridge on {platform}")
         bench = control_bench(plane)
         try:
             tell_manifest(plane.ledger, settings, profile)
@@ -141,9 +147,7 @@ def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcom
     """The whole pipeline in this process, recorded in the database; no Prefect, no worker."""
     with control_plane(settings) as plane:
         adaptation, profile = _requested(plane, model, platform)
-        if adaptation.state is not AdaptationState.REQUESTED:
-            adaptation = plane.catalog.retry(adaptation.id)
-        lease = plane.ledger.claim(adaptation.id, adaptation.attempt + 1, f"process on {platform}")
+        lease = claimed(plane, adaptation, f"process on {platform}")
         bench = control_bench(plane)
         try:
             tell_manifest(plane.ledger, settings, profile)
@@ -165,7 +169,7 @@ def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Ou
         asked_s = plane.clock.monotonic_s()
         while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
             waited_s = plane.clock.monotonic_s() - asked_s
-            served = plane.workforce.workers_alive(profile.slug, settings.orphan_after_s) > 0
+            served = is_served(plane, profile.slug)
             if adaptation.state is AdaptationState.REQUESTED and not served and waited_s > patience_s:
                 raise UnavailableError(
                     f"nobody took up {adaptation.model} on {profile.slug} within {waited_s:.0f} s.",
@@ -173,9 +177,7 @@ def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Ou
                 )
             time.sleep(FOLLOW_S)
             adaptation = plane.ledger.adaptation(adaptation.id)
-        lease = Lease(adaptation.id, adaptation.attempt, adaptation.claimant or "")
-        entry = concluding.entry_of(control_bench(plane), lease)
-        return pipeline.Outcome(adaptation, entry, adaptation.reason)
+        return ended(plane, adaptation)
 
 
 def knows_architecture(model_type: str | None) -> bool | None:

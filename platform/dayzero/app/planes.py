@@ -16,7 +16,7 @@ from dayzero.adapters.store.artifacts import FolderArtifacts
 from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.compatibility import SqlCompatibilityList
 from dayzero.adapters.store.connection import open_engine
-from dayzero.adapters.store.embedded import running
+from dayzero.adapters.store.embedded import has_database, running
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
@@ -57,6 +57,11 @@ class Plane:
     workforce: Workforce
     artifacts: ArtifactStore
     profiles: Mapping[str, PlatformProfile]
+
+
+def database_exists(settings: Settings) -> bool:
+    """Whether there is a database to ask: a configured server, or an embedded one that was made before."""
+    return settings.database_url is not None or has_database(settings.data_dir)
 
 
 @contextmanager

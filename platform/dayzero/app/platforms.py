@@ -9,8 +9,7 @@ from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.packages.index import Requirement, fetch_wheel, parse_requirement
 from dayzero.adapters.packages.read import read_wheel
 from dayzero.adapters.profiles.load import new_profile, read_profile
-from dayzero.adapters.store.embedded import has_database
-from dayzero.app.planes import control_plane, taxonomy
+from dayzero.app.planes import control_plane, database_exists, taxonomy
 from dayzero.domain.findings import Finding
 from dayzero.domain.manifests import ManifestDifference, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest
@@ -107,7 +106,7 @@ def record_import(ledger: Ledger, profile: PlatformProfile, manifest: OperatorMa
 
 def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack] | None:
     """What the database says of the platform; None when there is no database yet, or it says nothing."""
-    if settings.database_url is None and not has_database(settings.data_dir):
+    if not database_exists(settings):
         return None
     with control_plane(settings) as plane:
         return plane.ledger.manifest(slug)
@@ -115,7 +114,7 @@ def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, 
 
 def models_lacking(settings: Settings, platform: str, model: str) -> Mapping[str, int]:
     """How many other models in the database lack each operator on that platform; empty when there is no database yet."""
-    if settings.database_url is None and not has_database(settings.data_dir):
+    if not database_exists(settings):
         return {}
     with control_plane(settings) as plane:
         return lacking(plane.catalog, plane.ledger, platform, model)

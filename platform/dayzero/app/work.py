@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dayzero.adapters.notify.choose import ChosenNotifier
 from dayzero.app.hubs import hub_of
 from dayzero.app.planes import Plane, control_bench
-from dayzero.domain.adaptation import Lease, Purpose
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.reports import StepReport
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Orchestrator
-from dayzero.steps import pipeline, reconciling, rehearsing, telling, watch
+from dayzero.steps import concluding, pipeline, reconciling, rehearsing, telling, watch
 from dayzero.steps.contract import Bench, Place, Step
 from dayzero.steps.waiting import no_worker_reason
 
@@ -65,6 +65,19 @@ def _heartbeat(ledger: Ledger, lease: Lease, stage: str) -> Iterator[None]:
         thread.join()
 
 
+def claimed(plane: Plane, adaptation: Adaptation, claimant: str) -> Lease:
+    """The next attempt of a requested or ended adaptation for this process; StaleAttemptError when somebody else has it."""
+    if adaptation.state is not AdaptationState.REQUESTED:
+        adaptation = plane.catalog.retry(adaptation.id)
+    return plane.ledger.claim(adaptation.id, adaptation.attempt + 1, claimant)
+
+
+def ended(plane: Plane, adaptation: Adaptation) -> pipeline.Outcome:
+    """How an adaptation that somebody else ran stands, with the entry that follows from what was found."""
+    lease = Lease(adaptation.id, adaptation.attempt, adaptation.claimant or "")
+    return pipeline.Outcome(adaptation, concluding.entry_of(control_bench(plane), lease), adaptation.reason)
+
+
 def conclude(plane: Plane, lease: Lease) -> pipeline.Outcome:
     """End an attempt that ran through: derive its entry, record it, and tell the outbox."""
     return pipeline.conclude(control_bench(plane), plane.catalog, lease)
@@ -80,20 +93,16 @@ def is_served(plane: Plane, platform: str) -> bool:
     return plane.workforce.workers_alive(platform, plane.settings.orphan_after_s) > 0
 
 
-SWITCHED_OFF = "rehearsals are switched off (DAYZERO_REHEARSE)"
-"""Why a pre-stage left its rehearsal out where the operator wants none."""
-
-
 def leave_rehearsal(plane: Plane, lease: Lease, reason: str) -> None:
     """Record that a pre-stage's rehearsal was left out, and why."""
     rehearsing.leave_rehearsal(control_bench(plane), lease, reason)
 
 
-def why_no_rehearsal(plane: Plane, platform: str) -> str | None:
-    """Why a pre-stage has no rehearsal there now; None when it has one."""
+def why_no_rehearsal(plane: Plane, platform: str, *, able: bool) -> str | None:
+    """Why a pre-stage has no rehearsal now; None when it has one. `able`: whether there is somebody to run it."""
     if not plane.settings.rehearse:
-        return SWITCHED_OFF
-    return None if is_served(plane, platform) else no_worker_reason(platform)
+        return "rehearsals are switched off (DAYZERO_REHEARSE)"
+    return None if able else no_worker_reason(platform)
 
 
 def reconcile_once(plane: Plane, orchestrator: Orchestrator) -> reconciling.ReconcileReport:

@@ -19,5 +19,6 @@ def plane(*, rehearse: bool, alive: int) -> app.Plane:
     [(True, 1, None), (True, 0, "no worker for platform cpu"), (False, 1, "DAYZERO_REHEARSE"), (False, 0, "DAYZERO_REHEARSE")],
 )
 def test_why_a_rehearsal_is_left_out(rehearse: bool, alive: int, reason: str | None) -> None:
-    found = app.why_no_rehearsal(plane(rehearse=rehearse, alive=alive), "cpu")
+    held = plane(rehearse=rehearse, alive=alive)
+    found = app.why_no_rehearsal(held, "cpu", able=app.is_served(held, "cpu"))
     assert found is None if reason is None else reason in str(found)
