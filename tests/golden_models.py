@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.stages.parameters_conventions import convention_of, printed_counts, total_conventions
 from dayzero.stages.structure import read_spec
+from printed_counts import convention_of, printed_counts, total_conventions
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "structures.md"

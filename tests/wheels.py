@@ -1,5 +1,6 @@
 """Small wheels made on the spot, as published packages would be: honest ones and hostile ones."""
 
+import hashlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,3 +122,12 @@ def wheel(folder: Path, name: str, version: str, members: Mapping[str, str]) -> 
 def torch_npu(folder: Path, version: str = "2.14.0", table: str = TORCH_NPU_TABLE) -> Path:
     """A wheel with torch-npu's tables."""
     return wheel(folder, "torch-npu", version, {"torch_npu/csrc/aten/npu_native_functions_by_codegen.yaml": table})
+
+
+def publish(index: Path, path: Path, sha256: str | None = None, *, package: str) -> None:
+    """List a file under its project in a simple index, with its sha256 or a lie."""
+    stated = sha256 or hashlib.sha256(path.read_bytes()).hexdigest()
+    page = index / package / "index.html"
+    page.parent.mkdir(exist_ok=True)
+    known = page.read_text() if page.exists() else "<!DOCTYPE html><html><body>"
+    page.write_text(f'{known}<a href="{path.as_uri()}#sha256={stated}">{path.name}</a>')

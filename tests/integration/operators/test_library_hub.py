@@ -1,5 +1,6 @@
 """Releases of a modelling library as a source of architectures: real pip, real PostgreSQL, an index of files that we wrote."""
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import wheels
 from dayzero import app
 from dayzero.adapters.packages.library import LibraryHub
 from dayzero.domain.adaptation import Purpose
@@ -18,6 +20,7 @@ from dayzero.settings import load_settings
 from wheels import wheel
 
 pytestmark = pytest.mark.postgres
+publish = functools.partial(wheels.publish, package="transformers")
 
 NEXT_GEN = """
 raise SystemExit("a library that is watched must not run")
@@ -37,26 +40,6 @@ def library(folder: Path, version: str, types: Mapping[str, str]) -> Path:
         own = name.replace("-", "_")
         members[f"transformers/models/{own}/configuration_{own}.py"] = NEXT_GEN.replace("NextGenConfig", config)
     return wheel(folder, "transformers", version, members)
-
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A simple index (PEP 503) as a folder; pip asks no other."""
-    folder = tmp_path / "simple"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_INDEX_URL", folder.as_uri())
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
-
-
-def publish(index: Path, path: Path) -> None:
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    page = index / "transformers" / "index.html"
-    page.parent.mkdir(exist_ok=True)
-    known = page.read_text() if page.exists() else "<!DOCTYPE html><html><body>"
-    page.write_text(f'{known}<a href="{path.as_uri()}#sha256={sha256}">{path.name}</a>')
 
 
 OLD = {"llama": "LlamaConfig"}

@@ -1,6 +1,6 @@
 """Wheels by name and version, through the real pip, from an index of files that we wrote: no network."""
 
-import hashlib
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,26 +9,7 @@ import wheels
 from dayzero.adapters.packages.index import fetch_wheel, parse_requirement
 from dayzero.errors import DependencyError, IntegrityError, NotFoundError
 
-
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A simple index (PEP 503) as a folder; pip asks no other."""
-    folder = tmp_path / "simple"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_INDEX_URL", folder.as_uri())
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
-        monkeypatch.delenv(name, raising=False)
-    return folder
-
-
-def publish(index: Path, path: Path, sha256: str | None = None) -> None:
-    """List the file under its project, with its sha256 or a lie."""
-    stated = sha256 or hashlib.sha256(path.read_bytes()).hexdigest()
-    page = index / "torch-npu" / "index.html"
-    page.parent.mkdir(exist_ok=True)
-    known = page.read_text() if page.exists() else "<!DOCTYPE html><html><body>"
-    page.write_text(f'{known}<a href="{path.as_uri()}#sha256={stated}">{path.name}</a>')
+publish = functools.partial(wheels.publish, package="torch-npu")
 
 
 def test_the_newest_or_the_one_that_is_named(index: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ defaults of its configuration class.
 import hashlib
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -125,7 +126,7 @@ class LibraryHub:
                 return text
         return None
 
-    def _open(self, version: str):  # type: ignore[no-untyped-def]  # the context manager of open_wheel
+    def _open(self, version: str) -> AbstractContextManager[Archive]:
         return open_wheel(fetch_wheel(Requirement(self._package, version), self._cache))
 
 
