@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dayzero.domain.operators import GraphUse, KernelUse
+from dayzero.stages.shape_classes import sizes_of
 
 Figures = Mapping[str, int | float | str]
 
 _CONSTRAINT = re.compile(r"^\s*([a-z_]+)\s*(<=|>=|==|!=|<|>|%|\bin\b)\s*(.+?)\s*$")
-_SIZE = re.compile(r"^(\d*)([A-Za-z]*)(?:/(\d+))?$")
 _ORDERED: Mapping[str, Callable[[float, float], bool]] = {
     "<=": lambda left, right: left <= right,
     ">=": lambda left, right: left >= right,
@@ -111,21 +111,8 @@ def _of_product(name: str, shapes: list[tuple[int, ...]]) -> dict[str, int]:
 
 
 def shapes_of(shape_class: str, symbols: Mapping[str, int]) -> list[tuple[int, ...]]:
-    """The shapes that a shape class stands for, each symbol by its size; empty for a text that is none."""
-    if not shape_class.startswith("(") or not shape_class.endswith(")"):
+    """The shapes that a shape class stands for; empty where nobody can say."""
+    try:
+        return sizes_of(shape_class, symbols)
+    except LookupError:
         return []
-    shapes = []
-    for text in shape_class[1:-1].split("),("):
-        sizes = [_size(item, symbols) for item in text.split(",") if item]
-        if any(size is None for size in sizes):
-            return []
-        shapes.append(tuple(size for size in sizes if size is not None))
-    return shapes
-
-
-def _size(text: str, symbols: Mapping[str, int]) -> int | None:
-    match = _SIZE.match(text)
-    if match is None or (match[2] and match[2] not in symbols) or not (match[1] or match[2]):
-        return None
-    size = int(match[1] or 1) * (symbols[match[2]] if match[2] else 1)
-    return size // int(match[3]) if match[3] else size

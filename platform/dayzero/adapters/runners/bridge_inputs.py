@@ -10,6 +10,7 @@ import torch
 
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.domain.bridges import CallShape, GapTask
+from dayzero.stages.shape_classes import sizes_of
 
 TOKENS = 24
 """Tokens that T stands for here; S, the context of a decode step, is one more."""
@@ -19,7 +20,6 @@ LARGEST_SIZE = 128
 DISTRIBUTIONS = ("normal", "uniform", "heavy tails", "tiny")
 _INDEX = re.compile(r"^(indices|index|idx|offs|offsets|.*_ids?)$")
 _MASK = re.compile(r"mask")
-_SHAPE = re.compile(r"\(([^()]*)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +42,12 @@ def inputs_for(handle: Any, task: GapTask) -> Iterator[tuple[CallShape, list[Inp
 
 
 def _of_call(schema: Any, call: CallShape, symbols: Mapping[str, int]) -> Iterator[Input]:
-    shapes = _smaller(shapes_of(call.shape_class, symbols))
+    shapes = _smaller(sizes_of(call.shape_class, {**symbols, "T": TOKENS, "S": TOKENS + 1}))
     flags = [item.name for item in schema.arguments if str(item.type) == "bool" and item.default_value is False]
     for position, kind in enumerate(DISTRIBUTIONS):
         yield _one(schema, call, shapes, kind, position, None)
     for flag in flags:
         yield _one(schema, call, shapes, DISTRIBUTIONS[0], len(DISTRIBUTIONS), flag)
-
-
-def shapes_of(shape_class: str, symbols: Mapping[str, int]) -> list[tuple[int, ...]]:
-    """(1,T,D),(3) as sizes; LookupError for a symbol that nobody knows."""
-    known = {**symbols, "T": TOKENS, "S": TOKENS + 1}
-    return [tuple(_size(word, known) for word in inside.split(",") if word) for inside in _SHAPE.findall(shape_class)]
-
-
-def _size(word: str, known: Mapping[str, int]) -> int:
-    matched = re.fullmatch(r"(\d*)([A-Za-z]\w*)?(?:/(\d+))?", word.strip())
-    if matched is None or (matched[2] and matched[2] not in known) or not (matched[1] or matched[2]):
-        raise LookupError(f"the size {word} is not known")
-    size = int(matched[1] or 1) * (known[matched[2]] if matched[2] else 1)
-    return size // int(matched[3]) if matched[3] else size
 
 
 def _smaller(shapes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -36,11 +36,16 @@ class CompositeRecorder(TorchFunctionMode):  # type: ignore[misc]
         name = _COMPOSITES.get(func)
         if name is None:
             return func(*args, **kwargs)
-        outputs: list[Any] = []
-        with self._recorder.composite(name, tensors_in((args, kwargs)), outputs):
-            out = func(*args, **kwargs)
-            outputs.extend(tensors_in(out))
-        return out
+        return _as_composite(self._recorder, name, func, args, kwargs)
+
+
+def _as_composite(recorder: Recorder, name: str, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call it with what it runs noted below that name."""
+    outputs: list[Any] = []
+    with recorder.composite(name, tensors_in((args, kwargs)), outputs):
+        out = run(*args, **kwargs)
+        outputs.extend(tensors_in(out))
+    return out
 
 
 @dataclass
@@ -119,11 +124,7 @@ class KernelScopes:
         def told(*args: Any, **kwargs: Any) -> Any:
             if self.recorder is None:
                 return run(*args, **kwargs)
-            outputs: list[Any] = []
-            with self.recorder.composite(kernel, tensors_in((args, kwargs)), outputs):
-                out = run(*args, **kwargs)
-                outputs.extend(tensors_in(out))
-            return out
+            return _as_composite(self.recorder, kernel, run, args, kwargs)
 
         return told
 
