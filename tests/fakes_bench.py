@@ -12,7 +12,7 @@ from dayzero.app import taxonomy
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.operators import GraphUse, OperatorManifest, OperatorSupport, Phase, SupportKind, Trace, TraceOptions
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest

@@ -10,7 +10,7 @@ from dayzero.domain.entry import (
     Lifecycle,
     Performance,
 )
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Mode, Verdict
 

@@ -11,7 +11,7 @@ import pytest
 
 from checkpoints import SMOLLM2, names_for, spec_for
 from dayzero.adapters.transfer.weights import WeightTransfer
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.headers import header_length, parse_header
 from dayzero.stages.layout import lay_out

@@ -8,7 +8,7 @@ import typer
 
 from dayzero import app
 from dayzero.cli.output import print_document, print_error, print_table
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, Release, model_name
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 
 
 class CheckName(StrEnum):

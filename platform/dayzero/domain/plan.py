@@ -5,31 +5,13 @@ from dataclasses import dataclass, field
 
 from dayzero.domain.canonical import Numbers
 from dayzero.domain.findings import Finding
-
-
-@dataclass(frozen=True, slots=True)
-class Degrees:
-    """Degrees of parallelism. The world is tp × pp × dp; ep divides experts inside tp × dp."""
-
-    tp: int = 1
-    pp: int = 1
-    ep: int = 1
-    dp: int = 1
-
-    @property
-    def world(self) -> int:
-        """Devices that the plan takes."""
-        return self.tp * self.pp * self.dp
-
-    def __str__(self) -> str:
-        parts = [f"{name}{value}" for name, value in (("tp", self.tp), ("pp", self.pp), ("ep", self.ep), ("dp", self.dp))
-                 if value > 1]  # fmt: skip
-        return "-".join(parts) or "tp1"
+from dayzero.domain.planning import Choices, Degrees, Workload
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """Memory of one rank by item (weights, state, activations, communication_buffers, reserve), against its limit."""
+    """Memory of one rank by item, against its limit. Items: weights, redundant_experts, state, activations, logits,
+    expert_buffers, communication_buffers, reserve; in training gradients, master_weights, moments, adapters too."""
 
     rank: int
     items_bytes: Mapping[str, int]
@@ -51,22 +33,33 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """One part of an estimated time: seconds of a phase (prefill, decode, train) that one resource takes.
+
+    `resource` is compute, memory, a link domain's name, bubble or queue; `hidden_s` is what overlaps with other terms, and
+    `grade` says whether its efficiency was measured on the platform or assumed.
+    """
+
+    phase: str
+    what: str
+    resource: str
+    seconds: float
+    hidden_s: float = 0.0
+    grade: str = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
 class Estimates:
-    """Predicted performance; None where a figure of the platform is missing (a finding says which)."""
+    """Predicted performance; None where a figure of the platform is missing (a finding says which).
+
+    Throughput is that of all devices together, in output tokens (training: tokens trained); `terms` make up the times.
+    """
 
     ttft_s: Interval | None = None
     tpot_s: Interval | None = None
     throughput_tokens_per_s: Interval | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """What is asked of a plan. `redundant_experts` are second copies of busy experts, spread over the expert-parallel ranks."""
-
-    context_tokens: int = 4096
-    concurrency: int = 1
-    devices: int | None = None
-    redundant_experts: int = 0
+    step_s: Interval | None = None
+    terms: tuple[Term, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +73,46 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedFamily:
+    """How many plans one kind of reason refused, with the one that came nearest (the least short, the largest degree)."""
+
+    family: str
+    count: int
+    nearest: Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would make a request possible, and what it buys: bytes a rank, or seconds. The largest gain comes first."""
+
+    action: str
+    gain_bytes: int | None
+    gain_s: float | None
+    enough: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMiss:
+    """The plan that came nearest to fitting: short by so many bytes, of which `item` is the largest part."""
+
+    degrees: Degrees
+    choices: Choices
+    budget: MemoryBudget
+    short_bytes: int
+    item: str
+    remedies: tuple[Remedy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a rank sits: node, and the index of its group in each nested link domain, the smallest domain first."""
+
+    rank: int
+    node: int
+    domains: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelPlan:
     """A plan that fits: degrees, each rank's memory, layers by pipeline stage, estimates, and the rungs that lead to it."""
 
@@ -89,11 +122,18 @@ class ParallelPlan:
     estimates: Estimates
     binds: str | None
     ladder: tuple[Degrees, ...]
+    choices: Choices = Choices()
+    placement: tuple[Placement, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The chosen plan (None: nothing fits), the next best, and every rejection."""
+    """The chosen plan (None: nothing fits), the next best, and every rejection.
+
+    `rejected` keeps a few plans of each family, `families` counts them all; `pareto` is the front of throughput a device
+    against speed for one user; `nearest` is there when nothing fits.
+    """
 
     platform: str
     workload: Workload
@@ -102,3 +142,6 @@ class PlanReport:
     rejected: tuple[Rejection, ...]
     candidates: int
     findings: tuple[Finding, ...] = ()
+    families: tuple[RejectedFamily, ...] = ()
+    pareto: tuple[ParallelPlan, ...] = ()
+    nearest: NearestMiss | None = None

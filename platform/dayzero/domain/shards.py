@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 
 
 @dataclass(frozen=True, slots=True)

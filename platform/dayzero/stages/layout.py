@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError

@@ -4,7 +4,8 @@ whole heads and whole key-value heads a rank, equal slices of every feed-forward
 from collections.abc import Iterator
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees, Rejection
+from dayzero.domain.plan import Rejection
+from dayzero.domain.planning import Degrees
 from dayzero.stages.structure_families import sharding_known
 
 

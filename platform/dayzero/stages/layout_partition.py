@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.stages.layout_names import Leaf, Part, TensorPlace, place_of
 from dayzero.stages.structure_families import FAMILIES, sharding_known
 

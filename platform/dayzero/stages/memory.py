@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
 from dayzero.domain.findings import Assumption
-from dayzero.domain.plan import Degrees, MemoryBudget, Workload
+from dayzero.domain.plan import MemoryBudget
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.stages.layout import coordinates_of, stage_layers
 from dayzero.stages.state import cache_element_bytes, cached_bytes
 from dayzero.stages.weights_prediction import ELEMENT_BYTES, expert_bytes

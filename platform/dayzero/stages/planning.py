@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.plan import Degrees, MemoryBudget, ParallelPlan, PlanReport, Rejection, Workload
+from dayzero.domain.plan import MemoryBudget, ParallelPlan, PlanReport, Rejection
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError

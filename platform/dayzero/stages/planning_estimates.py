@@ -2,7 +2,8 @@
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.plan import Degrees, Estimates, Interval, Workload
+from dayzero.domain.plan import Estimates, Interval
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import Figure, PlatformProfile
 from dayzero.stages.memory import demand_of
 from dayzero.stages.state import bytes_at

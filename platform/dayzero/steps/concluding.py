@@ -9,7 +9,8 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock, EntryKey, Lifecycle
 from dayzero.domain.observations import GenerationObserved
 from dayzero.domain.operators import CoverageReport, OperatorInventory
-from dayzero.domain.plan import Degrees, PlanReport
+from dayzero.domain.plan import PlanReport
+from dayzero.domain.planning import Degrees
 from dayzero.domain.rehearsal import Reduction
 from dayzero.domain.reports import Cell
 from dayzero.domain.results import StoredResult

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.bridges import Bridge
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport

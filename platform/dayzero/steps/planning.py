@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import PlanReport, Workload
+from dayzero.domain.plan import PlanReport
+from dayzero.domain.planning import Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.rehearsal import Reduction
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key

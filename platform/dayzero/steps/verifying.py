@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Lease
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest

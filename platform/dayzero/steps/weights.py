@@ -7,7 +7,8 @@ from pathlib import Path
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Degrees, PlanReport
+from dayzero.domain.plan import PlanReport
+from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, HubKind, Release
 from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key

@@ -312,7 +312,7 @@ def test_any_operator_taken_out_changes_the_entry(ops: Said, verified: Said, doo
 
 def entry_with(needed: OperatorInventory, manifest: OperatorManifest, checks: tuple[Check, ...]) -> CompatibilityEntry:
     from dayzero.domain.entry import EntryKey
-    from dayzero.domain.plan import Degrees
+    from dayzero.domain.planning import Degrees
 
     report = VerificationReport(METHODS[Mode.INFERENCE], manifest.platform, Mode.INFERENCE, checks)
     key = EntryKey("llama-tiny", "c" * 64, manifest.platform, "s", "torch", "bfloat16", Degrees(tp=2), Mode.INFERENCE)

@@ -7,7 +7,7 @@ import pytest
 from dayzero.adapters.hubs.directory import DirectoryHub
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.findings import Severity
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.stages.layout import lay_out
 from dayzero.stages.structure import read_spec
 from dayzero.steps.headers import checkpoint_index

@@ -15,7 +15,7 @@ from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, names_for, spec_for
 from dayzero.adapters.transfer import space
 from dayzero.adapters.transfer.sharding import read_manifest
 from dayzero.adapters.transfer.weights import WeightTransfer
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
 from dayzero.stages.headers import LENGTH_BYTES, header_length, index_of, parse_header

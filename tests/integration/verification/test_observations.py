@@ -10,7 +10,7 @@ from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.demo_models.make import make
 from dayzero.domain.observations import LayerErrors
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging import Judged, judge

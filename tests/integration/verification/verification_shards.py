@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dayzero.adapters.transfer.weights import WeightTransfer
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest
 from dayzero.stages.headers import header_length, index_of, parse_header
 from dayzero.stages.layout import lay_out

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.domain.entry import CompatibilityEntry, EntryKey
-from dayzero.domain.plan import Degrees, Estimates, MemoryBudget, ParallelPlan, PlanReport, Workload
+from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.shards import ShardFile, ShardManifest

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dayzero.domain.entry import Correctness, DayZeroClock, EntryKey, Lifecycle, Performance
 from dayzero.domain.operators import CoverageKind, CoverageReport, Gap, OperatorCoverage
-from dayzero.domain.plan import Degrees, Estimates, MemoryBudget, ParallelPlan, PlanReport, Rejection, Workload
+from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport, Rejection
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError

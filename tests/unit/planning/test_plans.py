@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, index_for, spec_for
-from dayzero.domain.plan import Degrees, Workload
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.errors import BadInputError
 from dayzero.stages.layout import lay_out

@@ -7,7 +7,7 @@ import pytest
 
 from checkpoints import SMOLLM2
 from dayzero.domain.adaptation import Purpose
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, MeasurementError, NotFoundError
 from dayzero.steps import planning, prestaging
 from dayzero.steps.announcing import announce

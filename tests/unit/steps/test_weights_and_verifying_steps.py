@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dayzero.domain.operators import Phase
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError, BlockedError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dayzero.domain.plan import Degrees, Workload
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.configuration import read_configuration

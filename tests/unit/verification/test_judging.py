@@ -17,7 +17,7 @@ from dayzero.domain.observations import (
     RankObserved,
     TensorError,
 )
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError

@@ -16,7 +16,7 @@ from dayzero.adapters.runners.rank_model import RankModel, build_rank
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.codec import dump, load
 from dayzero.domain.observations import RankObserved
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.shards import ShardManifest
 

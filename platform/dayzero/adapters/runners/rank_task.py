@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dayzero.domain.bridges import Recipe
-from dayzero.domain.plan import Degrees
+from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import Device
 
 
