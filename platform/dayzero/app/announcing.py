@@ -6,8 +6,9 @@ from pathlib import Path
 
 from dayzero.adapters.hubs.choose import hub_for
 from dayzero.adapters.hubs.directory import config_release
-from dayzero.app.local import tell_manifest
-from dayzero.app.planes import Plane, control_bench, control_plane, is_here, known_platform
+from dayzero.app.benches import is_here, known_platform
+from dayzero.app.planes import Plane, control_bench, control_plane
+from dayzero.app.told import tell_manifest
 from dayzero.app.work import claimed, conclude, ended, leave_rehearsal, run_step, steps_for, stop, why_no_rehearsal
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import Release

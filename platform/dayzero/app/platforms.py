@@ -9,7 +9,8 @@ from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.packages.index import Requirement, fetch_wheel, parse_requirement
 from dayzero.adapters.packages.read import read_wheel
 from dayzero.adapters.profiles.load import new_profile, read_profile
-from dayzero.app.planes import control_plane, database_exists, taxonomy
+from dayzero.app.benches import taxonomy
+from dayzero.app.planes import control_plane, database_exists
 from dayzero.domain.findings import Finding
 from dayzero.domain.manifests import ManifestDifference, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest

@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from dayzero.adapters.operators.collectives import probe_collectives
 from dayzero.adapters.operators.device import MEMORY_BYTES, Progress, probe_operators
 from dayzero.adapters.remote.ledger import HttpLedger
-from dayzero.app.planes import Plane, is_here, known_platform, manifest_probe
+from dayzero.app.benches import is_here, known_platform, manifest_probe
+from dayzero.app.planes import Plane
 from dayzero.domain.manifests import CollectiveFact, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack

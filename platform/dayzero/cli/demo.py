@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from dayzero.demo.play import perform
 from dayzero.errors import ExitCode
 
 
@@ -18,6 +17,8 @@ def demo(
     keep_up: Annotated[bool, typer.Option("--keep-up", help="Leave everything running at the end.")] = False,
 ) -> None:
     """Three models appear on a local hub; exit code 0 when each came to what was announced."""
+    from dayzero.demo.play import perform
+
     outcomes = perform(models, data_dir, seed, keep_up)
     if any(outcome.broken_promises for outcome in outcomes):
         raise typer.Exit(ExitCode.VERDICT_FAIL)

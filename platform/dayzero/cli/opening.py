@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 import typer
 
 from dayzero import app
-from dayzero.app import Plane
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.settings import Settings, load_settings
 
-Opener = Callable[[Settings], AbstractContextManager[Plane]]
+if TYPE_CHECKING:
+    from dayzero.app import Plane
+
+Opener = Callable[[Settings], AbstractContextManager["Plane"]]
 
 
 @contextmanager
-def open_plane(context: typer.Context) -> Iterator[Plane]:
+def open_plane(context: typer.Context) -> Iterator["Plane"]:
     """The control plane of this command: from the opener that its context carries (tests give one), else the real one."""
     opener: Opener = context.obj or app.control_plane
     with opener(load_settings()) as plane:

@@ -17,14 +17,10 @@ from dayzero.adapters.processes.environments import control_environment, worker_
 from dayzero.adapters.processes.folder import ADDRESSES, clear_leftovers, only_one, write_addresses, write_children
 from dayzero.adapters.processes.group import ChildSpec, Group
 from dayzero.adapters.processes.ports import free_port, require_free
-from dayzero.adapters.store import embedded
-from dayzero.errors import DependencyError
 from dayzero.settings import Settings, load_settings
 
-PREFECT_DATABASE = "prefect"
 TOKEN_VALID_S = 30 * 24 * 3600.0
 CONTROL_RUNS = 16
-LOOK_AT_POSTGRES_EVERY_S = 3.0
 
 
 def up() -> None:
@@ -46,7 +42,7 @@ def run_up(settings: Settings, console: Console) -> None:
             try:
                 own = settings.model_copy(update={"database_url": SecretStr(url)})
                 _start_all(group, own, data_dir, say)
-                keeper = _PostgresKeeper(data_dir, say) if settings.database_url is None else None
+                keeper = app.PostgresKeeper(data_dir, say) if settings.database_url is None else None
                 if not group.stopping:
                     _announce(own, data_dir, say)
                 group.watch(keeper or (lambda: None))
@@ -93,9 +89,7 @@ def _start_all(group: Group, settings: Settings, data_dir: Path, say: Callable[[
         *(_worker_spec(settings, inherited, data_dir, platform, token) for platform, token in tokens.items()),
     ]
     if serves_prefect:
-        server_env = server_environment(
-            embedded.ensure_database(database, PREFECT_DATABASE), settings.host, settings.prefect_port, home
-        )
+        server_env = server_environment(app.prefect_database(database), settings.host, settings.prefect_port, home)
         environment = {**control_environment(settings, inherited), **server_env}
         server = ChildSpec(
             "prefect-server", "prefect", ("server", "start"), environment, lambda: _is_healthy(prefect_api + "/health")
@@ -151,28 +145,6 @@ def _announce(settings: Settings, data_dir: Path, say: Callable[[str], None]) ->
     write_addresses(data_dir, addresses)
     say(f"ready. HTTP door {_door_url(settings)}   Prefect UI {ui}   logs {data_dir / 'logs'}")
     say("Ctrl-C stops everything.")
-
-
-class _PostgresKeeper:
-    """Starts the embedded server again when it was killed."""
-
-    def __init__(self, data_dir: Path, say: Callable[[str], None]) -> None:
-        self._data_dir = data_dir
-        self._say = say
-        self._looked_s = 0.0
-
-    def __call__(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._looked_s < LOOK_AT_POSTGRES_EVERY_S:
-            return
-        self._looked_s = now_s
-        if embedded.is_running(self._data_dir):
-            return
-        self._say("the database is gone; it starts again")
-        try:
-            embedded.start(self._data_dir)
-        except DependencyError as error:
-            self._say(str(error))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dayzero.adapters.packages import archive
 from dayzero.adapters.packages.foreign import python_tree, yaml_table
 from dayzero.adapters.packages.index import Requirement, parse_requirement
 from dayzero.adapters.packages.read import read_wheel
-from dayzero.app.planes import taxonomy
+from dayzero.app import taxonomy
 from dayzero.errors import BadInputError
 
 TAXONOMY = taxonomy()

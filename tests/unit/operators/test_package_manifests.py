@@ -7,7 +7,7 @@ import pytest
 import wheels
 from dayzero.adapters.packages.read import read_wheel
 from dayzero.adapters.profiles.load import load_profiles
-from dayzero.app.planes import taxonomy
+from dayzero.app import taxonomy
 from dayzero.domain.manifests import ManifestOrigin
 from dayzero.domain.operators import (
     Decomposition,

@@ -11,7 +11,7 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.day_zero import clock_of
 from dayzero.adapters.store.entries import append_entry
 from dayzero.adapters.store.events import Field, adaptation_fields, entry_fields, release_fields, write_event
-from dayzero.adapters.store.fence import holds, stale
+from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.rows import adaptation_of, adaptation_row, adaptations_query, utc
 from dayzero.adapters.store.tables import AdaptationRow, LogRow, ModelAliasRow, ReleaseRow

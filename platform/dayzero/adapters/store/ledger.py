@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.events import adaptation_fields, release_fields, write_event
-from dayzero.adapters.store.fence import fenced, holds, stale
+from dayzero.adapters.store.fence import fenced
+from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.limits import check_order, document_of, log_line, short_name, within_limit
 from dayzero.adapters.store.rows import adaptation_of, adaptation_row, noun_of, result_of
 from dayzero.adapters.store.tables import (

@@ -7,7 +7,7 @@ from threading import RLock
 from uuid import uuid4
 
 from dayzero.adapters.store.artifacts import FolderArtifacts
-from dayzero.adapters.store.fence import holds, stale
+from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.limits import check_order, document_of, log_line, short_name, within_limit
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease
 from dayzero.domain.canonical import digest

@@ -1,0 +1,96 @@
+"""One command's work that is recorded in the database."""
+
+import time
+from dataclasses import dataclass
+
+from dayzero.adapters.hubs.choose import parse_model_ref, resolve
+from dayzero.adapters.profiles.load import choose_profile, load_profiles
+from dayzero.app.benches import is_here
+from dayzero.app.planes import Plane, control_bench, control_plane
+from dayzero.app.told import tell_manifest
+from dayzero.app.work import claimed, conclude, ended, is_served, run_step, stop
+from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.errors import DayzeroError, DependencyError, UnavailableError
+from dayzero.settings import Settings
+from dayzero.steps import bridging, pipeline
+
+FOLLOW_S = 1.0
+PATIENCE = 2.0
+"""Times the silence that a running control plane bears, after which there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgedHere:
+    """One `bridge` command: the model, what became of its gaps, and how the attempt ended."""
+
+    model: str
+    bridged: bridging.Bridged
+
+
+def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
+    """Pre-stage a model on a platform of this host and bridge its gaps, recorded in the database.
+
+    DependencyError where the platform is not here: candidates are verified on the device.
+    """
+    if not is_here(choose_profile(load_profiles(settings.platforms_dir), platform)):
+        raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
+    with control_plane(settings) as plane:
+        adaptation, profile = _requested(plane, model, platform, Purpose.PRESTAGE)
+        lease = claimed(plane, adaptation, f"bridge on {platform}")
+        bench = control_bench(plane)
+        try:
+            tell_manifest(plane.ledger, settings, profile)
+            for step in pipeline.PRESTAGING:
+                run_step(bench, lease, step)
+            done = bridging.bridge_gaps(bench, lease)
+        except DayzeroError as error:
+            stop(plane, lease, error)
+            raise
+        conclude(plane, lease)
+        return BridgedHere(adaptation.model, done)
+
+
+def _requested(plane: Plane, model: str, platform: str, purpose: Purpose = Purpose.ADAPT) -> tuple[Adaptation, PlatformProfile]:
+    """The adaptation of the model as its hub has it now, recorded and asked for, and the platform's profile."""
+    release = resolve(parse_model_ref(model), plane.settings)
+    profile = choose_profile(plane.profiles, platform)
+    recorded = plane.watchbook.record_release(release, ())
+    return plane.catalog.request(recorded.release_id, profile.slug, purpose), profile
+
+
+def adapt_here(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
+    """The whole pipeline in this process, recorded in the database; no Prefect, no worker."""
+    with control_plane(settings) as plane:
+        adaptation, profile = _requested(plane, model, platform)
+        lease = claimed(plane, adaptation, f"process on {platform}")
+        bench = control_bench(plane)
+        try:
+            tell_manifest(plane.ledger, settings, profile)
+            for step in pipeline.STEPS[Purpose.ADAPT]:
+                run_step(bench, lease, step)
+        except DayzeroError as error:
+            return stop(plane, lease, error)
+        return conclude(plane, lease)
+
+
+def adapt_by_motor(settings: Settings, model: str, platform: str) -> pipeline.Outcome:
+    """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it.
+
+    UnavailableError when nobody takes it up: a running one would have started it, or held it for want of a worker.
+    """
+    with control_plane(settings) as plane:
+        adaptation, profile = _requested(plane, model, platform)
+        patience_s = PATIENCE * settings.orphan_after_s
+        asked_s = plane.clock.monotonic_s()
+        while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+            waited_s = plane.clock.monotonic_s() - asked_s
+            served = is_served(plane, profile.slug)
+            if adaptation.state is AdaptationState.REQUESTED and not served and waited_s > patience_s:
+                raise UnavailableError(
+                    f"nobody took up {adaptation.model} on {profile.slug} within {waited_s:.0f} s.",
+                    remedy="Start `dayzero up` on this database (the request stays), or add --no-server.",
+                )
+            time.sleep(FOLLOW_S)
+            adaptation = plane.ledger.adaptation(adaptation.id)
+        return ended(plane, adaptation)
