@@ -9,7 +9,7 @@ GenerationObserved, BRIDGE BridgesObserved. A refusal or failure leaves one sent
 import traceback
 from pathlib import Path
 
-from dayzero.adapters.runners import containment
+from dayzero import containment
 from dayzero.codec import dump, load
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.errors import BadInputError, DayzeroError

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 
 from dayzero.adapters.runners import child
-from dayzero.adapters.runners.forking import fork_into, leave
+from dayzero.forking import fork_into, leave
 
 POLL_S, IDLE_S = 0.02, 1.0
 MESSAGE_BYTES = 1 << 16

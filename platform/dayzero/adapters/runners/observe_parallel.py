@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from dayzero.adapters.runners import containment, loading
+from dayzero import containment
+from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name, tensor_error
-from dayzero.adapters.runners.forking import fork_into
 from dayzero.adapters.runners.heads import wide_logits
 from dayzero.adapters.runners.rank import run_rank
 from dayzero.adapters.runners.rank_task import RankTask
@@ -23,6 +23,7 @@ from dayzero.domain.observations import ParallelObserved, RankObserved
 from dayzero.domain.runs import RunRequest
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
+from dayzero.forking import fork_into
 
 TOKENS = 24
 RANK_TIMEOUT_S = 1800.0

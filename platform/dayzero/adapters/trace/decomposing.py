@@ -1,6 +1,7 @@
 """What torch makes each traced operator of, on the arguments that the model gave it. Imported by child processes only."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -51,6 +52,12 @@ def decompositions_of(samples: Samples) -> tuple[Decomposition, ...]:
             found[name] = tuple(sorted(map(str, parts)))
             waiting = parts | waiting
     return tuple(Decomposition(name, into) for name, into in sorted(found.items()) if into)
+
+
+def united(*several: Iterable[Decomposition]) -> tuple[Decomposition, ...]:
+    """Decompositions of several runs together, each operator once: the first run that reached it says its parts."""
+    found = {one.name: one for one in reversed([*chain(*several)])}
+    return tuple(found[name] for name in sorted(found))
 
 
 def _parts(run: Callable[..., Any], args: Any, kwargs: Any) -> dict[Any, tuple[Any, Any]]:

@@ -3,17 +3,19 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
 import torch
 import transformers
 
+from dayzero.adapters.trace.beside import beside
 from dayzero.adapters.trace.building import BuildError, Built, UnknownTypeError, build
 from dayzero.adapters.trace.components import parameters_by_component
 from dayzero.adapters.trace.composites import CompositeRecorder, KernelScopes
 from dayzero.adapters.trace.counting import tensors_in
-from dayzero.adapters.trace.decomposing import decompositions_of
+from dayzero.adapters.trace.decomposing import decompositions_of, united
 from dayzero.adapters.trace.dispatching import DispatchRecorder, Memo
 from dayzero.adapters.trace.folding import fold_layers, unfold_layers
 from dayzero.adapters.trace.recording import Recorder
@@ -21,7 +23,7 @@ from dayzero.adapters.trace.shapes import CONTEXT, TOKENS, Shapes
 from dayzero.adapters.trace.sharding import ShardingError, sharded, uneven_heads
 from dayzero.adapters.trace.training import train_once
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.operators import CollectiveUse, CompiledGraph, Phase, Trace, TraceOptions
+from dayzero.domain.operators import CollectiveUse, CompiledGraph, Decomposition, GraphUse, Phase, Trace, TraceOptions
 
 _INDEX = re.compile(r"(?<=\.)\d+(?=\.|$)")
 _Run = Callable[[Built, Recorder], None]
@@ -50,8 +52,9 @@ def trace_config(text: str, *, fold_layers: bool, options: TraceOptions | None =
 def _traced(text: str, tracing: "_Tracing", wanted: TraceOptions) -> Trace:
     components = parameters_by_component(tracing.built.model)
     with sharded(tracing.built.model, wanted.tp) if wanted.tp > 1 else nullcontext():
+        training = beside(lambda: tracing.training(wanted.tp)) if wanted.train else _Trained
         recorder = tracing.inference(wanted.tp)
-        trained = tracing.training(wanted.tp) if wanted.train else ()
+        trained = training()
     collectives = [*recorder.collectives(wanted.tp)] if wanted.tp > 1 else []
     collectives += [use for tp in wanted.degrees if tp not in (1, wanted.tp) for use in tracing.collectives(tp)]
     compiled: tuple[CompiledGraph, ...] = ()
@@ -61,9 +64,18 @@ def _traced(text: str, tracing: "_Tracing", wanted: TraceOptions) -> Trace:
         compiled = compiled_graphs(text, tracing.built)
     library = f"transformers {transformers.__version__}, torch {torch.__version__}"
     return Trace(
-        (*recorder.uses(), *trained), components, library, tuple(tracing.findings), recorder.shapes.symbols,
-        tuple(collectives), compiled, wanted.tp, decompositions_of(tracing.samples),
+        (*recorder.uses(), *trained.uses), components, library, (*tracing.findings, *trained.findings), recorder.shapes.symbols,
+        tuple(collectives), compiled, wanted.tp, united(decompositions_of(tracing.samples), trained.decompositions),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Trained:
+    """What a training step showed beside the inference."""
+
+    uses: tuple[GraphUse, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    decompositions: tuple[Decomposition, ...] = ()
 
 
 class _Tracing:
@@ -81,15 +93,16 @@ class _Tracing:
         """Prefill and decode, folded where that works, else at full depth."""
         return self._folded_or_not(_infer, tp, note=True)
 
-    def training(self, tp: int) -> Any:
-        """The uses of a training step; none, with a finding, where the library cannot train the model on meta."""
+    def training(self, tp: int) -> _Trained:
+        """What a training step shows; nothing, with a finding, where the library cannot train the model on meta."""
+        known = len(self.findings)
         try:
-            recorder = self._folded_or_not(_train, tp, note=False)
+            uses = self._folded_or_not(_train, tp, note=False).uses()
         except Exception as error:  # noqa: BLE001 - the library's code can raise anything; inference stands without it
             message = f"no training step was traced: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
             self.findings.append(Finding("trace.no_train", "trace", message, Severity.WARNING))
-            return ()
-        return recorder.uses()
+            uses = ()
+        return _Trained(tuple(uses), tuple(self.findings[known:]), decompositions_of(self.samples) if uses else ())
 
     def collectives(self, tp: int) -> tuple[CollectiveUse, ...]:
         """The collectives of prefill and decode at that degree; none, with a finding, where the library cannot shard so."""
