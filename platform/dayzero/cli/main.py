@@ -1,54 +1,38 @@
 """The `dayzero` command."""
 
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
-from dayzero.cli import bridge, bundle, compat, db, demo, health, hub, models, platform, run, subscribe, up, watch, worker
-from dayzero.cli.output import disk_error, print_error
+from dayzero.cli.commands import Commands
 from dayzero.errors import DayzeroError
 
-app = typer.Typer(
-    help="New open models running, proven and listed on your own accelerators on the day their weights appear.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-app.command()(models.inspect)
-app.command()(models.ops)
-app.command()(bridge.bridge)
-app.command()(models.plan)
-app.command()(models.fetch)
-app.command()(models.verify)
-app.command()(models.adapt)
-app.command()(models.announce)
-app.command()(health.doctor)
-app.command()(health.status)
-app.command()(bundle.bundle)
-app.command()(demo.demo)
-app.command()(up.up)
-for name, group in (
-    ("watch", watch.app),
-    ("run", run.app),
-    ("compat", compat.app),
-    ("subscribe", subscribe.app),
-    ("platform", platform.app),
-    ("worker", worker.app),
-    ("hub", hub.app),
-    ("db", db.app),
-):
-    app.add_typer(group, name=name)
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dayzero {metadata.version('dayzero')}")
+        raise typer.Exit
+
+
+@app.callback()
+def dayzero(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """New open models running, proven and listed on your own accelerators on the day their weights appear."""
 
 
 def main() -> None:
     """Run the command line; an error of ours becomes one sentence and its exit code."""
     try:
         app()
-    except DayzeroError as error:
-        print_error(error)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        spoken = disk_error(error)
+    except (DayzeroError, OSError) as error:
+        from dayzero.cli.output import disk_error, print_error
+
+        spoken = error if isinstance(error, DayzeroError) else disk_error(error)
         if spoken is None:
             raise
         print_error(spoken)

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -72,12 +73,14 @@ def choose_profile(profiles: Mapping[str, PlatformProfile], name: str) -> Platfo
     )
 
 
-def _shipped() -> list[tuple[str, Table]]:
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[tuple[str, Table], ...]:
+    """The shipped files, parsed once a process: they do not change under it, and nobody writes into their tables."""
     found = []
     for item in sorted(files("dayzero.platforms").iterdir(), key=lambda item: item.name):
         if item.name.endswith(".toml") and item.name not in _NOT_PROFILES:
             found.append((item.name, _parsed(item.read_text(encoding="utf-8"), item.name)))
-    return found
+    return tuple(found)
 
 
 def _user_files(extra_dir: Path | None) -> list[Path]:
