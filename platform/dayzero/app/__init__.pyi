@@ -25,7 +25,6 @@ from .planes import control_plane as control_plane
 from .planes import database_url as database_url
 from .platforms import Imported as Imported
 from .platforms import check_platform as check_platform
-from .platforms import models_lacking as models_lacking
 from .platforms import new_platform as new_platform
 from .platforms import read_import as read_import
 from .platforms import record_import as record_import
@@ -38,6 +37,8 @@ from .recorded import BridgedHere as BridgedHere
 from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
+from .told import covered as covered
+from .told import tell as tell
 from .told import tell_bridges as tell_bridges
 from .told import tell_manifest as tell_manifest
 from .work import conclude as conclude

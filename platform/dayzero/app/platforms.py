@@ -1,6 +1,5 @@
 """What platforms offer: manifests imported from published packages, and what the ledger knows."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
 from dayzero.stages.manifests import difference, manifest_of, published_stack
 from dayzero.stages.platform_check import examine_profile
-from dayzero.steps.lacking import lacking
 
 INSTALLED_TORCH = "torch"
 """The name that stands for the dispatcher of the torch that is installed here."""
@@ -111,11 +109,3 @@ def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, 
         return None
     with control_plane(settings) as plane:
         return plane.ledger.manifest(slug)
-
-
-def models_lacking(settings: Settings, platform: str, model: str) -> Mapping[str, int]:
-    """How many other models in the database lack each operator on that platform; empty when there is no database yet."""
-    if not database_exists(settings):
-        return {}
-    with control_plane(settings) as plane:
-        return lacking(plane.catalog, plane.ledger, platform, model)

@@ -1,18 +1,24 @@
-"""What a ledger is told before a model is judged: manifests, bridges."""
+"""What a ledger is told before a model is judged: the platform's manifest, bridges that are known, other models' gaps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dayzero.app.benches import is_here, manifest_probe, stack_here
 from dayzero.app.local import LocalWork
-from dayzero.app.planes import control_plane, database_exists
-from dayzero.app.platforms import recorded_manifest
+from dayzero.app.planes import Plane, control_plane, database_exists
+from dayzero.domain.operators import CoverageReport, TraceOptions
 from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.release import model_name
 from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
+from dayzero.stages.coverage_ranking import with_models
 from dayzero.steps import bridges, prestaging
+from dayzero.steps.lacking import lacking
 
 
-def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) -> None:
-    """Record what the platform offers: as this host's stack is probed, else as the database was told or imported.
+def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile, recorded: Ledger | None = None) -> None:
+    """Record what the platform offers: as this host's stack is probed, else as the database (`recorded`) was told or imported.
 
     A device that a plugin brings is asked again when the stack, or what the profile tells the device, has changed.
     """
@@ -22,22 +28,50 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile) 
         return
     if is_here(profile):
         ledger.put_manifest(*manifest_probe(settings, profile))
-    elif (known := recorded_manifest(settings, profile.slug)) is not None:
+    elif recorded is not None and (known := recorded.manifest(profile.slug)) is not None:
         ledger.put_manifest(*known)
 
 
-def tell_bridges(settings: Settings, work: LocalWork) -> None:
-    """Copy what the database knows of bridges for the gaps of a command's model into the command's own ledger."""
-    if not database_exists(settings):
-        return
+def tell_bridges(work: LocalWork, recorded: Ledger, options: TraceOptions = prestaging.USUAL) -> None:
+    """Copy what the database's ledger knows of bridges for the gaps of a command's model into the command's own."""
     bench, lease = work.bench, work.lease
     subject = prestaging.subject_of(bench, lease)
-    report = prestaging.coverage(bench, lease).noun
+    report = prestaging.coverage(bench, lease, options).noun
     plugins = settings_for(subject.adaptation.model, bench.operator_plugins)
-    keys = bridges.keys_for(bench, subject.profile, report, prestaging.inventory(bench, lease).noun, plugins)
-    if not keys:
+    needed = prestaging.inventory(bench, lease, options).noun
+    for key in bridges.keys_for(bench, subject.profile, report, needed, plugins):
+        if (stored := recorded.find_result(key)) is not None:
+            bench.ledger.put_result(stored.key, stored.document, lease)
+
+
+def tell(settings: Settings, work: LocalWork) -> None:
+    """Tell a command's own ledger all that is known of its platform, here and in the database, if there is one."""
+    with _recorded(settings) as plane:
+        _tell(settings, work, plane, prestaging.USUAL)
+
+
+def covered(settings: Settings, work: LocalWork, options: TraceOptions) -> CoverageReport:
+    """How the platform covers a command's model by all that is known, its gaps ranked by the other models that they hold up."""
+    with _recorded(settings) as plane:
+        _tell(settings, work, plane, options)
+        report = prestaging.coverage(work.bench, work.lease, options).noun
+        if plane is None:
+            return report
+        return with_models(report, lacking(plane.catalog, plane.ledger, report.platform, model_name(work.release)))
+
+
+def _tell(settings: Settings, work: LocalWork, plane: Plane | None, options: TraceOptions) -> None:
+    profile = prestaging.subject_of(work.bench, work.lease).profile
+    tell_manifest(work.bench.ledger, settings, profile, plane.ledger if plane else None)
+    if plane is not None:
+        tell_bridges(work, plane.ledger, options)
+
+
+@contextmanager
+def _recorded(settings: Settings) -> Iterator[Plane | None]:
+    """The control plane where there is a database; None where nothing was recorded yet."""
+    if not database_exists(settings):
+        yield None
         return
     with control_plane(settings) as plane:
-        found = [stored for key in keys if (stored := plane.ledger.find_result(key)) is not None]
-    for stored in found:
-        bench.ledger.put_result(stored.key, stored.document, lease)
+        yield plane

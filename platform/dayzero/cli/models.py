@@ -9,11 +9,10 @@ import typer
 from dayzero import app
 from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.domain.planning import Degrees
-from dayzero.domain.release import FileRole, Release, model_name
+from dayzero.domain.release import FileRole, Release
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings
 from dayzero.stages.coverage_json import ops_document
-from dayzero.stages.coverage_ranking import with_models
 from dayzero.stages.structure_json import inspect_document
 from dayzero.steps import concluding, planning, prestaging, weights
 from dayzero.steps.documents import (
@@ -81,13 +80,7 @@ def ops(
     work = app.local_work(settings, model, platform or "cpu")
     options = replace(prestaging.USUAL, tp=tp or 1, degrees=tuple(collectives or ()), compiled=compiled)
     needed = prestaging.inventory(work.bench, work.lease, options).noun
-    report = None
-    if platform is not None:
-        subject = prestaging.subject_of(work.bench, work.lease)
-        app.tell_manifest(work.bench.ledger, settings, subject.profile)
-        app.tell_bridges(settings, work)
-        report = prestaging.coverage(work.bench, work.lease, options).noun
-        report = with_models(report, app.models_lacking(settings, report.platform, model_name(work.release)))
+    report = app.covered(settings, work, options) if platform is not None else None
     if json:
         print_document(ops_document(str(work.release.ref), needed, report))
     else:
@@ -172,8 +165,7 @@ def verify(
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
     bench = replace(work.bench, degrees=degrees)
-    app.tell_manifest(bench.ledger, settings, prestaging.subject_of(bench, work.lease).profile)
-    app.tell_bridges(settings, work)
+    app.tell(settings, work)
     for step in app.verification_steps(tuple(check or ())):
         report = app.run_step(bench, work.lease, step)
         if not json:

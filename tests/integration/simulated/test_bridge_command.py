@@ -33,7 +33,7 @@ def test_the_next_model_already_has_the_bridge() -> None:
         work = app.local_work(settings, str(dense), "sim-npu")
         app.tell_manifest(work.bench.ledger, settings, prestaging.subject_of(work.bench, work.lease).profile)
         assert [gap.operator for gap in prestaging.coverage(work.bench, work.lease).noun.gaps] == [ATTENTION]
-        app.tell_bridges(settings, work)
+        app.tell(settings, work)
         report = prestaging.coverage(work.bench, work.lease).noun
         assert not report.gaps
         row = next(row for row in report.operators if row.operator == ATTENTION)
