@@ -11,16 +11,25 @@ from dayzero.domain.planning import Choices, Degrees, Workload
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
     """Memory of one rank by item, against its limit. Items: weights, redundant_experts, state, activations, logits,
-    expert_buffers, communication_buffers, reserve; in training gradients, master_weights, moments, adapters too."""
+    expert_buffers, communication_buffers, reserve; in training gradients, master_weights, moments, adapters too.
+
+    Items named host_… lie in the host's memory; its limit is for all ranks of a node together.
+    """
 
     rank: int
     items_bytes: Mapping[str, int]
     limit_bytes: int | None
+    host_limit_bytes: int | None = None
 
     @property
     def total_bytes(self) -> int:
-        """Sum over the items."""
-        return sum(self.items_bytes.values())
+        """Sum over the items on the device."""
+        return sum(size for name, size in self.items_bytes.items() if not name.startswith("host_"))
+
+    @property
+    def host_bytes(self) -> int:
+        """Sum over the items in the host's memory."""
+        return sum(size for name, size in self.items_bytes.items() if name.startswith("host_"))
 
 
 @dataclass(frozen=True, slots=True)

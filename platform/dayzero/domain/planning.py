@@ -116,6 +116,7 @@ class Choices:
     sequence at once), `page_tokens` what a cache page holds; `micro_batch` sequences go through the pipeline at a time;
     `virtual_stages` are a rank's pieces of the pipeline. `prefill_devices` of all devices serve prefill alone (0: prefill and
     decode together). `sequence_parallel` cuts norms and residuals by tp; `compressed` communication sends a byte an element.
+    `cache_on_host` and `experts_on_host` keep the cache or routed experts in the host's memory and bring a layer's at a time.
     """
 
     cache_dtype: str | None = None
@@ -126,3 +127,5 @@ class Choices:
     prefill_devices: int = 0
     sequence_parallel: bool = False
     compressed: bool = False
+    cache_on_host: bool = False
+    experts_on_host: bool = False

@@ -68,6 +68,7 @@ class PlatformProfile:
     work in; `pool` is its Prefect work pool. `vendor` is a short
     name that packages use (flag-gems' backends). `nic_bytes_per_s` and `host_link_bytes_per_s` are per device and direction;
     `engines` maps an engine to what brings it there; `unsupported_dtypes` arithmetic that a source says the device lacks.
+    `reserve_bytes` is what runtime, allocator and graphs keep of a device's memory for themselves, where somebody measured it.
     """
 
     slug: str
@@ -89,6 +90,7 @@ class PlatformProfile:
     collectives: Fact | None = None
     engines: Mapping[str, Fact] = field(default_factory=dict)
     unsupported_dtypes: Mapping[str, Fact] = field(default_factory=dict)
+    reserve_bytes: Figure | None = None
 
     @property
     def device(self) -> Device | None:
@@ -136,6 +138,7 @@ class PlatformProfile:
                 "host_link_bytes_per_s": self.host_link_bytes_per_s,
                 "unsupported_dtypes": self.unsupported_dtypes,
                 **({"operator_dtypes": self.operator_dtypes} if self.operator_dtypes else {}),
+                **({"reserve_bytes": self.reserve_bytes} if self.reserve_bytes else {}),
             }
         )
 

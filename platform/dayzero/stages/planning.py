@@ -6,7 +6,7 @@ from dataclasses import replace
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.plan import MemoryBudget, ParallelPlan, PlanReport, Rejection
-from dayzero.domain.planning import Degrees, Workload
+from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
@@ -22,7 +22,7 @@ from dayzero.stages.layout import (
 )
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_names import Part
-from dayzero.stages.memory import ASSUMPTIONS, budgets_of
+from dayzero.stages.memory import MemoryModel, budgets_of
 from dayzero.stages.planning_estimates import estimates_of, missing_figures
 from dayzero.stages.planning_index import predicted_index
 
@@ -126,6 +126,7 @@ class _Judge:
         groups: tuple[TensorGroup, ...] | None,
     ) -> None:
         self.spec, self.profile, self.workload, self.groups = spec, profile, workload, groups
+        self.memory = MemoryModel(spec, profile, workload)
         self._known: dict[tuple[int, int], tuple[Share, ...]] = {}
         stated = int(profile.memory_bytes.value) if profile.memory_bytes is not None else None
         self.limit_bytes = limit_bytes if limit_bytes is not None else stated
@@ -140,7 +141,7 @@ class _Judge:
             weights = weight_bytes_by_rank(self._shares(self.groups, degrees), self.spec, degrees)
         except UncuttableError as error:
             return (Rejection(degrees, error.family, error.reason, error.numbers),)
-        budgets = budgets_of(self.spec, degrees, weights, self.workload, self.limit_of(degrees))
+        budgets = budgets_of(self.memory, degrees, Choices(), weights, self.limit_of(degrees))
         fullest = max(budgets, key=lambda budget: budget.total_bytes)
         if fullest.limit_bytes is not None and fullest.total_bytes > fullest.limit_bytes:
             return (_short_of_memory(degrees, fullest, fullest.limit_bytes),)
@@ -163,7 +164,8 @@ class _Judge:
 
 def _short_of_memory(degrees: Degrees, budget: MemoryBudget, limit_bytes: int) -> Rejection:
     short = budget.total_bytes - limit_bytes
-    item, largest = max(budget.items_bytes.items(), key=lambda pair: pair[1])
+    on_device = {name: size for name, size in budget.items_bytes.items() if not name.startswith("host_")}
+    item, largest = max(on_device.items(), key=lambda pair: pair[1])
     reason = (f"rank {budget.rank} needs {budget.total_bytes} bytes of {limit_bytes}: short by {short}, "
               f"the largest item is {item} with {largest}")  # fmt: skip
     return Rejection(degrees, "memory", reason, {"limit_bytes": limit_bytes, "short_bytes": short, **{
@@ -177,7 +179,7 @@ def _findings(judge: _Judge, plans: list[ParallelPlan]) -> Iterator[Finding]:
                       "whether a plan fits was not judged")  # fmt: skip
     if not judge.spec.layers:
         yield Finding("plan.state_unknown", "state", "state and activations are unknown: only weights were judged")
-    for assumption in ASSUMPTIONS:
+    for assumption in judge.memory.assumptions(Choices()):
         yield Finding(f"plan.assumed.{assumption.field}", assumption.field, f"{assumption.field}: {assumption.value} "
                       f"({assumption.why})", Severity.NOTE)  # fmt: skip
     if any(group.place.part is Part.PREDICTION for group in judge.groups or ()):

@@ -5,7 +5,7 @@ from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.plan import Estimates, Interval
 from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import Figure, PlatformProfile
-from dayzero.stages.memory import demand_of
+from dayzero.stages.memory_step import sequences_of
 from dayzero.stages.state import bytes_at
 from dayzero.stages.weights_prediction import ELEMENT_BYTES
 
@@ -24,19 +24,19 @@ def estimates_of(
     rate, bandwidth = _rate(spec, profile), profile.memory_bandwidth_bytes_per_s
     active = spec.parameters.active
     assert rate is not None and bandwidth is not None and active is not None
-    demand = demand_of(workload, degrees)
+    sequences = sequences_of(workload, degrees)
     cores = degrees.tp * degrees.pp
-    compute_s = 2 * active * demand.tokens / (rate.value * cores)
-    step_compute_s = 2 * active * demand.sequences / (rate.value * cores)
+    compute_s = 2 * active * workload.context_tokens / (rate.value * cores)
+    step_compute_s = 2 * active * sequences / (rate.value * cores)
     # A token passes every stage in turn: all stages' weights and state are read, one after the other.
-    read = _touched(spec, degrees, weights, demand.sequences) + demand.sequences * (bytes_at(spec.state, demand.tokens) or 0)
+    read = _touched(spec, degrees, weights, sequences) + sequences * (bytes_at(spec.state, workload.context_tokens) or 0)
     step_memory_s = read / (bandwidth.value * degrees.tp)
-    link_s = _link_s(spec, profile, degrees, demand.sequences)
+    link_s = _link_s(spec, profile, degrees, sequences)
     step = max(step_compute_s, step_memory_s)
     binds = "memory bandwidth" if step_memory_s >= step_compute_s else "compute"
     if link_s > step:
         binds = "links"
-    prefill = compute_s + _link_s(spec, profile, degrees, demand.tokens)
+    prefill = compute_s + _link_s(spec, profile, degrees, workload.context_tokens)
     return Estimates(
         ttft_s=_interval(prefill),
         tpot_s=_interval(step + link_s),

@@ -17,6 +17,12 @@ def is_linear(tensor: ExpectedTensor) -> bool:
     return tensor.name.endswith((".weight", ".gate_up_proj", ".down_proj"))
 
 
+def is_matrix(tensor: ExpectedTensor) -> bool:
+    """Whether a tensor is a matrix of a layer (routers among them), or a stack of such: no embedding, head, norm, bias or
+    convolution."""
+    return tensor.layer is not None and len(tensor.shape) >= 2 and "conv" not in tensor.name
+
+
 def module_of(tensor: ExpectedTensor) -> str:
     """The module's path without prefixes, that of the first expert for all experts."""
     name = tensor.name.removesuffix(".weight").replace("{e}", "0")

@@ -45,7 +45,7 @@ def cache_element_bytes(kv_dtype: str) -> int:
 def growth_of(mixer: Mixer, tp: int = 1) -> Iterator[Growth]:
     """How one mixer's cache grows on one of tp ranks.
 
-    MHA, GQA and MQA keep kv_heads × (key width + value width) elements a token, at least one head on each rank; MLA keeps its
+    MHA, GQA and MQA keep kv_heads × (key + value width) elements a token, a whole head at least on each rank; MLA keeps its
     latent and the rotary key once, whatever the heads and ranks (DeepSeek-V2, arXiv 2405.04434, section 2.1); an indexer keeps
     one key of its own. A compressed mixer keeps single keys that are values too: those of its window, and one for each
     `compression` tokens, with an indexer key beside it. Linear attention and state-space mixers do not grow.
@@ -63,7 +63,7 @@ def growth_of(mixer: Mixer, tp: int = 1) -> Iterator[Growth]:
         own = mixer.kv_lora_rank + (mixer.rope_head_dim or 0)
     else:
         heads = mixer.kv_heads or 0
-        own = (max(1, heads // tp) if heads else 0) * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
+        own = -(-heads // tp) * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
     yield Fraction(own), mixer.window_tokens or mixer.chunk_tokens
     if index:
         yield index, None

@@ -64,8 +64,8 @@ def test_memory_refusal_says_how_many_bytes_are_short_and_of_what() -> None:
     assert report.plan is None
     (refusal,) = report.rejected
     assert refusal.family == "memory"
-    need = sum(size for name, size in refusal.numbers.items()
-               if name in ("weights_bytes", "state_bytes", "activations_bytes", "communication_buffers_bytes"))  # fmt: skip
+    others = ("limit_bytes", "short_bytes", "host_staging_bytes")
+    need = sum(size for name, size in refusal.numbers.items() if name not in others)
     assert refusal.numbers["short_bytes"] == need - 1000
     assert f"short by {need - 1000}" in refusal.reason and "largest item is" in refusal.reason
 
@@ -138,7 +138,8 @@ def test_unknown_architecture_is_planned_by_its_weights_alone() -> None:
     report = plan_for(spec_for({**SMOLLM2, "model_type": "new"}), index_for(SMOLLM2), BARE, SHORT, devices=2,
                       memory_limit_bytes=None)  # fmt: skip
     assert report.plan is not None and report.plan.degrees == Degrees(dp=2)
-    assert report.plan.memory[0].items_bytes == {"weights": index_for(SMOLLM2).weight_bytes}
+    assert report.plan.memory[0].items_bytes == {
+            "weights": index_for(SMOLLM2).weight_bytes, "host_staging": index_for(SMOLLM2).weight_bytes}  # fmt: skip
     assert {"layout.replicated", "plan.state_unknown"} <= {finding.code for finding in report.findings}
     assert "unknown architecture" in {rejection.family for rejection in report.rejected}
 

@@ -5,19 +5,21 @@ from typing import Any
 
 import pytest
 
-from dayzero.domain.planning import Degrees, Workload
+from dayzero.domain.planning import Choices, Degrees, Workload
+from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.configuration import read_configuration
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_names import Leaf, place_of
-from dayzero.stages.memory import budgets_of, experts_on_rank
+from dayzero.stages.memory import MemoryModel, experts_on_rank
 from dayzero.stages.parameters_headers import logical_elements
 from dayzero.stages.state import bytes_at, cached_bytes
 from golden_models import spec_of
 from small_structures import LLAMA, headers, llama_headers, read
 
 GIB = 2**30
+BARE = PlatformProfile("bare", "No figures", "bare")
 
 
 def codes(spec: Any) -> set[str]:
@@ -364,7 +366,7 @@ def test_b15_experts_and_their_copies_are_divided_by_ep() -> None:
     degrees = Degrees(tp=1, pp=1, ep=8, dp=8)
     assert experts_on_rank(256, 32, 8) == 36
     plain, copied = (
-        budgets_of(spec, degrees, (0,) * 8, Workload(redundant_experts=redundant), None)[0].items_bytes for redundant in (0, 32)
+        MemoryModel(spec, BARE, Workload(redundant_experts=redundant)).items(degrees, Choices(), 0) for redundant in (0, 32)
     )
     assert "redundant_experts" not in plain
     # 58 mixture layers, four more experts of 44,040,192 parameters in 8-bit floats on each rank, with their block scales.

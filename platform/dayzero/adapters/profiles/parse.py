@@ -12,7 +12,7 @@ Table = dict[str, object]
 _FIELDS = frozenset({
     "slug", "title", "torch_device", "memory_bytes", "memory_bandwidth_bytes_per_s", "flops_per_s", "link_domains", "dtypes",
     "operator_dtypes", "excluded_operators", "notes", "vendor", "devices_per_node", "nic_bytes_per_s",
-    "host_link_bytes_per_s", "plugin_package", "collectives", "engines", "unsupported_dtypes",
+    "host_link_bytes_per_s", "plugin_package", "collectives", "engines", "unsupported_dtypes", "reserve_bytes",
 })  # fmt: skip
 
 
@@ -41,6 +41,7 @@ def profile_from(table: Table, file: str) -> PlatformProfile:
         collectives=_fact(table, "collectives", file),
         engines=_facts(table, "engines", file),
         unsupported_dtypes=_facts(table, "unsupported_dtypes", file),
+        reserve_bytes=_figure(table, "reserve_bytes", "B", file),
     )
 
 

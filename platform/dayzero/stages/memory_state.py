@@ -1,0 +1,50 @@
+"""What the cache of one sequence takes on a rank: pages, windows, shares of context parallelism, and its dtype."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from dayzero.domain.architecture import Layer
+from dayzero.domain.planning import Choices, Degrees
+from dayzero.stages.state import cache_element_bytes, constant_bytes_of, growth_of
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """How a rank keeps a sequence: of `tokens` in all, in pages, cut by tp and cp."""
+
+    tokens: int
+    tp: int
+    cp: int
+    page_tokens: int
+    element_bytes: int
+
+
+def cache_shape(tokens: int, degrees: Degrees, choices: Choices, native_dtype: str) -> CacheShape:
+    """The shape for a plan; BadInputError for a dtype that is no cache dtype."""
+    element_bytes = cache_element_bytes(choices.cache_dtype or native_dtype)
+    return CacheShape(tokens, degrees.tp, degrees.cp, max(1, choices.page_tokens), element_bytes)
+
+
+def kept_tokens(shape: CacheShape, limit: int | None) -> int:
+    """Tokens that a rank keeps room for. A window that slides over pages touches one page more than it fills, for it may
+    begin anywhere in a page; cp ranks share the tokens of a sequence evenly (assumed for windows too: any rank may hold the
+    newest tokens, so a window is not divided)."""
+    share = -(-shape.tokens // shape.cp)
+    page = shape.page_tokens
+    whole = -(-share // page) * page
+    if limit is None or share <= limit:
+        return whole
+    return min(whole, (-(-(limit - 1) // page) + 1) * page)
+
+
+def sequence_bytes(layer: Layer, shape: CacheShape) -> int:
+    """State of one sequence in one layer on one rank: what grows, by pages, and what does not.
+
+    Recurrent state is whole on each cp rank, which passes it on to the next one.
+    """
+    total = 0
+    for mixer in layer.mixers:
+        grown = sum((cost * kept_tokens(shape, limit) for cost, limit in growth_of(mixer, shape.tp)), Fraction(0))
+        total += ceil(grown * shape.element_bytes) + constant_bytes_of(mixer, shape.tp, shape.element_bytes)
+    return total
