@@ -1,6 +1,6 @@
 """Weight bytes that a configuration leads to: each tensor in its native dtype or as its quantization stores it, with scales."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 from dayzero.domain.architecture import Layer, ModelSpec, Quantization, QuantizationGroup
@@ -121,3 +121,16 @@ def _scale_bytes(group: QuantizationGroup, tensor: ExpectedTensor, block: tuple[
 def _finding(quantization: Quantization, why: str) -> Finding:
     message = f"weight bytes of {quantization.method} ({quantization.source}) cannot be said from the configuration: {why}"
     return Finding("weights.scheme_unknown", quantization.method, message, Severity.NOTE)
+
+
+def storage_of(spec: ModelSpec) -> Callable[[ExpectedTensor], tuple[int, str | None]]:
+    """What a tensor takes as it is stored, and its scheme (None: the native dtype); an unknown scheme counts as native."""
+    native = ELEMENT_BYTES.get(spec.native_dtype or "", 2)
+    scheme = _Scheme(spec.quantization)
+    known = scheme if scheme.unknown() is None else _Scheme(None)
+
+    def stored(tensor: ExpectedTensor) -> tuple[int, str | None]:
+        group = known._group_of(tensor)
+        return known.stored_bytes(tensor, native), None if group is None else group.scheme
+
+    return stored
