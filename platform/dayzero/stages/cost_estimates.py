@@ -46,12 +46,12 @@ class Estimator:
         likely = served.get("likely")
         if likely is None:
             return Estimates(), None
-        worst, best = served["worst"], served["best"]
+        worst, best = served["worst"] or likely, served["best"] or likely
         terms = self._terms(degrees, choices, likely)
         return Estimates(
-            ttft_s=_interval(best and best.ttft_s, likely.ttft_s, worst and worst.ttft_s),
-            tpot_s=_interval(best and best.tpot_s, likely.tpot_s, worst and worst.tpot_s),
-            throughput_tokens_per_s=_interval(worst and worst.tokens_per_s, likely.tokens_per_s, best and best.tokens_per_s),
+            ttft_s=_interval(best.ttft_s, likely.ttft_s, worst.ttft_s),
+            tpot_s=_interval(best.tpot_s, likely.tpot_s, worst.tpot_s),
+            throughput_tokens_per_s=_interval(worst.tokens_per_s, likely.tokens_per_s, best.tokens_per_s),
             terms=terms,
         ), _binds(terms)
 
@@ -115,8 +115,8 @@ def _binds(terms: Iterable[Term]) -> str | None:
     return None if most is None else names.get(most, most)
 
 
-def _interval(low: float | None, mid: float, high: float | None) -> Interval:
-    return Interval(min(mid, low if low is not None else mid), mid, max(mid, high if high is not None else mid))
+def _interval(low: float, mid: float, high: float) -> Interval:
+    return Interval(min(mid, low), mid, max(mid, high))
 
 
 def _missing(spec: ModelSpec, profile: PlatformProfile) -> Iterator[Finding]:

@@ -22,7 +22,8 @@ def touched_experts(experts: int, per_token: int, tokens: float) -> float:
     """How many of the experts a batch is expected to touch, each token taking `per_token` of them evenly at random."""
     if not experts:
         return 0.0
-    return experts * (1.0 - (1.0 - min(1.0, per_token / experts)) ** tokens)
+    missed: float = (1.0 - min(1.0, per_token / experts)) ** tokens
+    return experts * (1.0 - missed)
 
 
 def expert_slices(degrees: Degrees) -> int:

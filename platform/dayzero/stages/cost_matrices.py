@@ -75,7 +75,7 @@ def _matrix(tensor: ExpectedTensor, mixer: Mixer, storage: Storage) -> Matrix:
 def _dense(tensor: ExpectedTensor, storage: Storage) -> Matrix:
     stored, scheme = storage(tensor)
     most = 1 if tensor.component in (ROUTER, LATENT) else 0
-    return Matrix(tensor.name.removesuffix(".weight"), *tensor.shape, stored, scheme, most)  # type: ignore[misc]
+    return Matrix(tensor.name.removesuffix(".weight"), tensor.shape[0], tensor.shape[1], stored, scheme, most)
 
 
 def _expert(tensors: Iterable[ExpectedTensor], feed_forward: FeedForward, family: Family, storage: Storage) -> list[Matrix]:
@@ -84,5 +84,9 @@ def _expert(tensors: Iterable[ExpectedTensor], feed_forward: FeedForward, family
     for tensor in tensors:
         stored, scheme = storage(tensor)
         rows, columns = tensor.shape[-2:]
-        matrices.append(Matrix(tensor.name.split("experts.")[-1], rows, columns, stored / count, scheme))
+        matrices.append(Matrix(_expert_name(tensor.name), rows, columns, stored / count, scheme))
     return matrices
+
+
+def _expert_name(name: str) -> str:
+    return name.split("experts.")[-1].removeprefix("{e}.").removesuffix(".weight")
