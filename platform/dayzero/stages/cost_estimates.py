@@ -77,7 +77,9 @@ class Estimator:
             terms.append(Term("prefill", "waiting behind other prompts", "queue", served.wait_s))
         return tuple(terms)
 
-    def _slowest(self, cost: ServingCost, degrees: Degrees, choices: Choices, load: Load) -> tuple[tuple[tuple[int, int], ...], bool]:
+    def _slowest(
+        self, cost: ServingCost, degrees: Degrees, choices: Choices, load: Load
+    ) -> tuple[tuple[tuple[int, int], ...], bool]:
         cache = cost.cache_bytes(choices)
         kinds = stage_kinds(cost.steps.class_of, degrees.pp)
         return max(kinds, key=lambda kind: cost.steps.stage_s(kind[0], degrees, load, cache, head=kind[1],

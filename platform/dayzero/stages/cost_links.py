@@ -140,8 +140,8 @@ def latency_findings(profile: PlatformProfile) -> Iterator[Finding]:
     """Which links were counted by bandwidth alone."""
     for domain in profile.link_domains:
         if domain.bandwidth_bytes_per_s is not None and domain.latency_s is None:
-            yield Finding("estimate.no_latency", domain.name, f"nobody states the latency of {domain.name} ({profile.slug}): its "
-                          "bandwidth alone was counted", Severity.NOTE)  # fmt: skip
+            message = f"nobody states the latency of {domain.name} ({profile.slug}): its bandwidth alone was counted"
+            yield Finding("estimate.no_latency", domain.name, message, Severity.NOTE)
     if profile.nic_bytes_per_s is not None:
         yield Finding("estimate.no_latency", "network between nodes", f"nobody states the latency between nodes of "
                       f"{profile.slug}: its bandwidth alone was counted", Severity.NOTE)  # fmt: skip

@@ -14,7 +14,9 @@ _RECURRENT_FLOPS = 8
 ACTIVATION_BYTES = 2
 
 
-def linear(matrices: Sequence[Matrix], tokens: float, tp: int, compute: str = "gemm", memory: str = "stream") -> Iterator[Operation]:
+def linear(
+    matrices: Sequence[Matrix], tokens: float, tp: int, compute: str = "gemm", memory: str = "stream"
+) -> Iterator[Operation]:
     """Each matrix times so many tokens, on one of tp ranks."""
     for matrix in matrices:
         slices = matrix.slices(tp)
@@ -23,7 +25,9 @@ def linear(matrices: Sequence[Matrix], tokens: float, tp: int, compute: str = "g
         yield Operation(matrix.name, flops, moved, matrix.scheme or "native", compute, memory)
 
 
-def mixer_operations(mixer: Mixer, matrices: Sequence[Matrix], load: Load, tp: int, cp: int, cache: float) -> Iterator[Operation]:
+def mixer_operations(
+    mixer: Mixer, matrices: Sequence[Matrix], load: Load, tp: int, cp: int, cache: float
+) -> Iterator[Operation]:
     """Operators of one mixer on one rank; a cached element has `cache` bytes. Context-parallel ranks share prefill tokens
     and cached ones."""
     prefill = load.prefill_tokens / cp

@@ -28,7 +28,8 @@ class Rates:
 def rates_of(spec: ModelSpec, profile: PlatformProfile) -> Rates | None:
     """The rates for the model's weights; None when nobody states the rate of the native dtype (or a stand-in of its width).
 
-    Weights in a dtype that the platform has no arithmetic for are dequantized and multiplied in the native dtype, with a finding.
+    Weights in a dtype that the platform has no arithmetic for are dequantized and multiplied in the native dtype (a finding
+    says so).
     """
     native = next((name for name in _NATIVE.get(spec.native_dtype or "", ()) if name in profile.flops_per_s), None)
     if native is None:
@@ -40,8 +41,8 @@ def rates_of(spec: ModelSpec, profile: PlatformProfile) -> Rates | None:
                   if name in profile.flops_per_s and name not in profile.unsupported_dtypes]  # fmt: skip
         rates[group.scheme] = profile.flops_per_s[usable[0]].value if usable else rates[None]
         if not usable:
-            findings.append(Finding("estimate.dequantized", group.scheme, f"{profile.slug} states no arithmetic for {group.scheme} "
-                                    f"weights: they are dequantized and multiplied in {native}", Severity.NOTE))  # fmt: skip
+            message = f"{profile.slug} states no arithmetic for {group.scheme} weights: they are multiplied in {native}"
+            findings.append(Finding("estimate.dequantized", group.scheme, message, Severity.NOTE))
     return Rates(rates, native, tuple(findings))
 
 

@@ -66,7 +66,9 @@ class StepCost:
             link = exchanged[kind]
             if link is None:
                 return None
-            total += count * (self._mixer(kind, degrees, load, cache) + self._feed_forward(kind, degrees, load) + link[0] - link[1])
+            total += count * (
+                self._mixer(kind, degrees, load, cache) + self._feed_forward(kind, degrees, load) + link[0] - link[1]
+            )
         if head:
             total += self._sum(self._head_operations(degrees, load))
         return total

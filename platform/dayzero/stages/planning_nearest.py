@@ -58,7 +58,10 @@ def _less_state(search: Search, candidate: Candidate, budget: MemoryBudget, shor
         yield "an fp8 cache", budget.total_bytes - search.memory.fullest(candidate.degrees, smaller).total_bytes
     if candidate.choices.chunk_tokens is None and workload.context_tokens > 2048 and workload.training is None:
         chunked = replace(candidate.choices, chunk_tokens=2048)
-        yield "prefill in chunks of 2,048 tokens", budget.total_bytes - search.memory.fullest(candidate.degrees, chunked).total_bytes
+        yield (
+            "prefill in chunks of 2,048 tokens",
+            budget.total_bytes - search.memory.fullest(candidate.degrees, chunked).total_bytes,
+        )
     if state and workload.training is None:
         context = max(1, workload.context_tokens - -(-short * workload.context_tokens // state))
         if context < workload.context_tokens and short < state:

@@ -29,7 +29,9 @@ def widest_first(degrees: Degrees) -> tuple[int, ...]:
     return (-degrees.world, -degrees.tp * degrees.pp, -degrees.tp, degrees.ep, degrees.etp, degrees.cp)
 
 
-def preference(workload: Workload, profile: PlatformProfile, candidate: Candidate, longest_tokens: int = 0) -> tuple[float, ...]:
+def preference(
+    workload: Workload, profile: PlatformProfile, candidate: Candidate, longest_tokens: int = 0
+) -> tuple[float, ...]:
     """Sorts the best first: plans without estimates behind those with, equals by fewer devices, then by less communication."""
     degrees, served = candidate.degrees, candidate.served
     if workload.objective is Objective.WIDEST:

@@ -31,7 +31,12 @@ class RankMemory:
     """Memory of the ranks of any plan of one model on one platform under one workload."""
 
     def __init__(
-        self, spec: ModelSpec, index: CheckpointIndex | None, profile: PlatformProfile, workload: Workload, limit_bytes: int | None
+        self,
+        spec: ModelSpec,
+        index: CheckpointIndex | None,
+        profile: PlatformProfile,
+        workload: Workload,
+        limit_bytes: int | None,
     ) -> None:
         self.spec, self.profile, self.workload = spec, profile, workload
         self.table = weight_table(spec, index)

@@ -15,9 +15,7 @@ def check_request(profile: PlatformProfile, workload: Workload, devices: int, fi
         raise BadInputError(f"{devices} devices cannot be planned for; give from 1 to {MAX_DEVICES}.")
     if fixed is not None and min(fixed.tp, fixed.pp, fixed.ep, fixed.dp, fixed.cp, fixed.etp) < 1:
         more = "".join(f", {name} {value}" for name, value in (("cp", fixed.cp), ("etp", fixed.etp)) if value != 1)
-        raise BadInputError(
-            f"tp {fixed.tp}, pp {fixed.pp}, ep {fixed.ep}, dp {fixed.dp}{more}: every degree is at least 1."
-        )
+        raise BadInputError(f"tp {fixed.tp}, pp {fixed.pp}, ep {fixed.ep}, dp {fixed.dp}{more}: every degree is at least 1.")
     _check_workload(workload)
     _check_topology(profile)
 
@@ -43,8 +41,8 @@ def _check_workload(workload: Workload) -> None:
 
 def _check_training(training: Training) -> None:
     if not 1 <= training.sequence_tokens <= training.tokens_per_step <= _MOST_TOKENS:
-        raise BadInputError(f"{training.tokens_per_step} tokens a step in sequences of {training.sequence_tokens} cannot be planned "
-                            "for.", remedy="A step has at least one sequence, a sequence at least one token.")  # fmt: skip
+        raise BadInputError(f"{training.tokens_per_step} tokens a step in sequences of {training.sequence_tokens} is none.",
+                            remedy="A step has at least one sequence, a sequence at least one token.")  # fmt: skip
     if training.zero not in (0, 1, 2, 3):
         raise BadInputError(f"There is no ZeRO stage {training.zero}.", remedy="Give 0, 1, 2 or 3.")
     if training.lora_rank is not None and training.lora_rank < 1:
@@ -58,8 +56,8 @@ def _check_topology(profile: PlatformProfile) -> None:
             raise BadInputError(f"{profile.slug}: link domain {domain.name} joins {domain.devices} devices.",
                                 remedy="Give at least 1.")  # fmt: skip
         if inner is not None and (domain.devices < inner.devices or domain.devices % inner.devices):
-            raise BadInputError(f"{profile.slug}: {domain.name} joins {domain.devices} devices, which does not hold whole groups of "
-                                f"{inner.devices} ({inner.name}).", remedy="Domains nest, the smallest first.")  # fmt: skip
+            raise BadInputError(f"{profile.slug}: {domain.name} joins {domain.devices} devices, no multiple of {inner.devices} "
+                                f"({inner.name}).", remedy="Domains nest, the smallest first.")  # fmt: skip
         inner = domain
     node = profile.devices_per_node
     if node is not None and (node.value < 1 or node.value != int(node.value)):

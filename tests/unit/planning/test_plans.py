@@ -85,7 +85,8 @@ def test_estimates_where_figures_exist() -> None:
     assert tpot is not None and 0 < tpot.low < tpot.mid < tpot.high
     rate = report.plan.estimates.throughput_tokens_per_s
     assert rate is not None and rate.low < rate.mid < rate.high
-    assert report.plan.binds in ("memory bandwidth", "compute", "links")
+    # A structure of 64 columns is bound by starting its kernels.
+    assert report.plan.binds == "launch"
     assert report.plan.memory[0].limit_bytes == 80_000_000_000
 
 
