@@ -19,6 +19,7 @@ from .local import LocalWork as LocalWork
 from .local import knows_architecture as knows_architecture
 from .local import local_work as local_work
 from .local import source_location as source_location
+from .needed import operators_of as operators_of
 from .planes import Plane as Plane
 from .planes import control_bench as control_bench
 from .planes import control_plane as control_plane
@@ -37,10 +38,10 @@ from .recorded import BridgedHere as BridgedHere
 from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
-from .told import covered as covered
 from .told import tell as tell
 from .told import tell_bridges as tell_bridges
 from .told import tell_manifest as tell_manifest
+from .warming import warm_tracer as warm_tracer
 from .work import conclude as conclude
 from .work import dispatch_once as dispatch_once
 from .work import is_served as is_served

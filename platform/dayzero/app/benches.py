@@ -20,6 +20,7 @@ from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.runs import RunLimits
 from dayzero.errors import BadInputError
 from dayzero.ports.ledger import Ledger
+from dayzero.ports.running import Tracer
 from dayzero.registry import DEVICE_GROUP, plugin_names
 from dayzero.settings import Settings
 from dayzero.stages.taxonomy import Taxonomy, parse_taxonomy
@@ -31,14 +32,14 @@ def taxonomy() -> Taxonomy:
     return parse_taxonomy(files("dayzero.platforms").joinpath("taxonomy.toml").read_text(encoding="utf-8"))
 
 
-def bench_on(ledger: Ledger, settings: Settings) -> Bench:
+def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -> Bench:
     """A bench of this host's adapters around a ledger."""
     work_dir = settings.data_dir.resolve() / "work"
     memory_bytes = settings.check_memory_bytes or memory_limit_bytes()
     return Bench(
         ledger=ledger,
         hub_of=lambda release: hub_of(release, settings),
-        tracer=SubprocessTracer(),
+        tracer=tracer or SubprocessTracer(),
         runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
         transfer=WeightTransfer(),
         images=DockerImageBuilder(),

@@ -17,6 +17,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError
+from dayzero.ports.running import Tracer
 from dayzero.settings import Settings
 from dayzero.steps.contract import Bench
 
@@ -30,8 +31,8 @@ class LocalWork:
     release: Release
 
 
-def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
-    """Take up a model for one command. The platform's manifest is probed here where this host is of that platform."""
+def local_work(settings: Settings, model: str, platform: str, tracer: Tracer | None = None) -> LocalWork:
+    """Take up a model for one command, with a tracer that was started before where there is one."""
     ref = parse_model_ref(model)
     release = resolve(ref, settings)
     profiles = load_profiles(settings.platforms_dir)
@@ -51,7 +52,7 @@ def local_work(settings: Settings, model: str, platform: str) -> LocalWork:
     )
     ledger = MemoryLedger(release, adaptation, settings.data_dir / "artifacts", clock)
     lease = ledger.claim(adaptation.id, 1, "this command")
-    return LocalWork(bench_on(ledger, settings), lease, release)
+    return LocalWork(bench_on(ledger, settings, tracer), lease, release)
 
 
 def knows_architecture(model_type: str | None) -> bool | None:

@@ -3,7 +3,7 @@
 import typer
 
 from dayzero import app
-from dayzero.cli.models import Json, Model, Platform
+from dayzero.cli.arguments import Json, Model, Platform
 from dayzero.cli.output import print_document, print_table
 from dayzero.domain.canonical import plain
 from dayzero.domain.verdict import Verdict

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from dayzero import app
+from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform
 from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, Release
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings
-from dayzero.stages.coverage_json import ops_document
 from dayzero.stages.structure_json import inspect_document
 from dayzero.steps import concluding, planning, prestaging, weights
 from dayzero.steps.documents import (
@@ -24,12 +24,6 @@ from dayzero.steps.documents import (
     verify_document,
 )
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
-
-Model = Annotated[str, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")]
-Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices to plan for (default: DAYZERO_CPU_DEVICES).")]
-Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
 
 
 def _degrees(tp: int | None, pp: int | None, ep: int | None, dp: int | None) -> Degrees | None:
@@ -65,33 +59,6 @@ def inspect(
         return
     report = prestaging.structure_report(spec, reused=False)
     print_table(report.headline, report.table, notes=report.notes)
-
-
-def ops(
-    model: Model,
-    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Also say how it is covered there.")] = None,
-    tp: Annotated[int | None, typer.Option(min=1, help="Shapes of one of so many tensor-parallel ranks.")] = None,
-    collectives: Annotated[list[int] | None, typer.Option(min=2, help="Also count the collectives of this tp degree.")] = None,
-    compiled: Annotated[bool, typer.Option("--compiled", help="Also compile at reduced depth: breaks, launches.")] = False,
-    json: Json = False,
-) -> None:
-    """The operators a model needs and, for a platform, how they are covered and which are missing."""
-    settings = load_settings()
-    work = app.local_work(settings, model, platform or "cpu")
-    options = replace(prestaging.USUAL, tp=tp or 1, degrees=tuple(collectives or ()), compiled=compiled)
-    needed = prestaging.inventory(work.bench, work.lease, options).noun
-    report = app.covered(settings, work, options) if platform is not None else None
-    if json:
-        print_document(ops_document(str(work.release.ref), needed, report))
-    else:
-        shown = [prestaging.inventory_report(needed, reused=False)]
-        shown += [prestaging.coverage_report(report, reused=False)] if report is not None else []
-        for step in shown:
-            print_table(step.headline, step.table, notes=step.notes)
-    if report is not None and report.graph_coverage is None:
-        raise typer.Exit(ExitCode.NOT_MEASURED)
-    if report is not None and report.gaps:
-        raise typer.Exit(ExitCode.VERDICT_FAIL)
 
 
 def plan(

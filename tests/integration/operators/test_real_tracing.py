@@ -252,7 +252,7 @@ def test_a_contradictory_configuration_is_an_error_with_its_reason() -> None:
 def test_a_python_without_torch_names_the_extra(tmp_path: Path) -> None:
     fake = tmp_path / "python"
     fake.write_text(
-        '#!/bin/sh\nprintf \'{"trace": null, "refusal": "not_installed", "message": "No module named torch"}\' > "$5"\n'
+        '#!/bin/sh\nprintf \'{"trace": null, "refusal": "not_installed", "message": "No module named torch"}\' > "$4"\n'
     )
     fake.chmod(0o755)
     with pytest.raises(DependencyError, match=r"pip install 'dayzero\[worker\]'"):
@@ -268,6 +268,25 @@ def test_a_child_that_dies_or_hangs_is_told(tmp_path: Path) -> None:
     fake.write_text("#!/bin/sh\nexec sleep 60\n")
     with pytest.raises(MeasurementError, match=r"longer than 0\.2 s"):
         SubprocessTracer(python=str(fake)).trace(b'{"model_type": "llama"}', timeout_s=0.2)
+
+
+def test_a_warm_child_takes_the_next_job_or_ends_unasked(tmp_path: Path) -> None:
+    fake, started = tmp_path / "python", tmp_path / "started"
+    fake.write_text(
+        f"#!/bin/sh\necho $$ >> {started}\ngrep -q llama || exit 3\n"
+        'printf \'{"trace": null, "refusal": "failed", "message": "no job like it"}\' > "$4"\n'
+    )
+    fake.chmod(0o755)
+    tracer = SubprocessTracer(python=str(fake))
+    tracer.warm()
+    tracer.warm()
+    with pytest.raises(MeasurementError, match="no job like it"):
+        tracer.trace(b'{"model_type": "llama"}', timeout_s=20)
+    assert len(started.read_text().split()) == 1
+    tracer.warm()
+    tracer.end()
+    tracer.end()
+    assert not [pid for pid in started.read_text().split() if Path(f"/proc/{pid}").exists()]
 
 
 def test_the_child_sees_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,7 @@
-"""The tracer's child process: `python -m dayzero.adapters.trace.child JOB.json ANSWER.json`."""
+"""The tracer's child process: `python -m dayzero.adapters.trace.child ANSWER.json`, with the job on its standard input.
+
+The libraries are imported before the job is read, so that a parent may start the child before it knows the job.
+"""
 
 import gc
 import resource
@@ -14,12 +17,10 @@ _MOST_MEMORY_BYTES = 8 << 30
 
 def answer_to(job: TraceJob) -> TraceAnswer:
     """Trace the job's configuration, or say in one sentence why not."""
-    try:
-        from dayzero.adapters.trace.building import BuildError, UnknownTypeError
-        from dayzero.adapters.trace.sharding import ShardingError
-        from dayzero.adapters.trace.tracing import trace_config
-    except ImportError as error:
-        return TraceAnswer(None, Refusal.NOT_INSTALLED, str(error))
+    from dayzero.adapters.trace.building import BuildError, UnknownTypeError
+    from dayzero.adapters.trace.sharding import ShardingError
+    from dayzero.adapters.trace.tracing import trace_config
+
     try:
         return TraceAnswer(trace_config(job.config, fold_layers=job.fold_layers, options=job.options))
     except UnknownTypeError as error:
@@ -32,15 +33,29 @@ def answer_to(job: TraceJob) -> TraceAnswer:
         return TraceAnswer(None, Refusal.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())[:800]}")
 
 
+def _not_installed() -> str | None:
+    """Import what tracing needs; why it cannot be, or None."""
+    try:
+        import dayzero.adapters.trace.tracing  # noqa: F401 - imported for the time that it takes
+    except ImportError as error:
+        return str(error)
+    return None
+
+
 def main() -> None:
-    """Read the job, write the answer."""
+    """Read the job, write the answer; nothing to read: nobody asks any more."""
     gc.disable()  # a short life: collecting among the library's modules costs a tenth of it; the memory limit stands
-    job = codec.load(TraceJob, Path(sys.argv[1]).read_bytes())
+    lacking = _not_installed()
+    asked = sys.stdin.buffer.read()
+    if not asked:
+        return
+    job = codec.load(TraceJob, asked)
     resource.setrlimit(resource.RLIMIT_CPU, (job.cpu_s, job.cpu_s))
     _, allowed = resource.getrlimit(resource.RLIMIT_DATA)
     most = _MOST_MEMORY_BYTES if allowed == resource.RLIM_INFINITY else min(allowed, _MOST_MEMORY_BYTES)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
-    Path(sys.argv[2]).write_bytes(codec.dump(answer_to(job)))
+    answer = answer_to(job) if lacking is None else TraceAnswer(None, Refusal.NOT_INSTALLED, lacking)
+    Path(sys.argv[1]).write_bytes(codec.dump(answer))
     gc.freeze()  # the end of the interpreter would search the library's modules for garbage once more
 
 

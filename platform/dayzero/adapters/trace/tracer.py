@@ -26,39 +26,68 @@ class SubprocessTracer:
     def __init__(self, python: str = sys.executable, *, fold_layers: bool = True) -> None:
         self._python = python
         self._fold_layers = fold_layers
+        self._waiting: _Child | None = None
+
+    def warm(self) -> None:
+        """Start the next trace's child, which imports the libraries meanwhile; `end` it, or it ends with this process."""
+        if self._waiting is None:
+            self._waiting = _Child(self._python)
+
+    def end(self) -> None:
+        """End the child that waits for a job, if there is one."""
+        if self._waiting is not None:
+            self._waiting.end()
+            self._waiting = None
 
     def trace(self, config: bytes, *, timeout_s: float, options: TraceOptions | None = None) -> Trace:
         """As the port says; BadInputError when the bytes are no configuration with a model type."""
         model_type = _checked(config)
-        wanted = options or TraceOptions()
-        with tempfile.TemporaryDirectory(prefix="dayzero-trace-") as folder:
-            answer = self._ask(Path(folder), config, model_type, timeout_s, wanted)
+        job = TraceJob(config.decode("utf-8"), ceil(timeout_s) + 1, self._fold_layers, options or TraceOptions())
+        child, self._waiting = self._waiting or _Child(self._python), None
+        answer = child.ask(job, model_type, timeout_s)
         if answer.trace is not None:
             return answer.trace
         raise _as_error(answer, model_type)
 
-    def _ask(self, folder: Path, config: bytes, model_type: str, timeout_s: float, options: TraceOptions) -> TraceAnswer:
-        job, answer, log = folder / "job.json", folder / "answer.json", folder / "log.txt"
-        job.write_bytes(codec.dump(TraceJob(config.decode("utf-8"), ceil(timeout_s) + 1, self._fold_layers, options)))
-        command = [self._python, "-P", "-m", "dayzero.adapters.trace.child", str(job), str(answer)]
-        with log.open("wb") as sink:
+
+class _Child:
+    """One child process with its own folder, for one job."""
+
+    def __init__(self, python: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dayzero-trace-")
+        self._home = Path(self._folder.name)
+        command = [python, "-P", "-m", "dayzero.adapters.trace.child", str(self._home / "answer.json")]
+        with (self._home / "log.txt").open("wb") as sink:
             try:
-                code = subprocess.run(
-                    command, env=scrubbed(folder), cwd=folder, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                    timeout=timeout_s, check=False,
-                ).returncode  # fmt: skip
+                self._process = subprocess.Popen(
+                    command, env=scrubbed(self._home), cwd=self._home, stdin=subprocess.PIPE, stdout=sink, stderr=sink
+                )
+            except OSError as error:
+                self._folder.cleanup()
+                raise DependencyError(f"cannot start {python}: {error}.", remedy=_INSTALL) from error
+
+    def end(self) -> None:
+        """Ask nothing of it."""
+        with self._folder, self._process as process:
+            process.kill()
+
+    def ask(self, job: TraceJob, model_type: str, timeout_s: float) -> TraceAnswer:
+        """The child's answer; MeasurementError when it takes longer, or dies."""
+        with self._folder, self._process as process:
+            try:
+                process.communicate(codec.dump(job), timeout=timeout_s)
             except subprocess.TimeoutExpired as error:
+                process.kill()
                 raise MeasurementError(
                     f"tracing {model_type} took longer than {timeout_s:g} s and was stopped.", remedy="Allow it more time."
                 ) from error
-            except OSError as error:
-                raise DependencyError(f"cannot start {self._python}: {error}.", remedy=_INSTALL) from error
-        if code != 0 or not answer.is_file():
-            tail = log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
-            raise MeasurementError(
-                f"the tracer's process for {model_type} died with exit status {code}. Its last lines:\n{tail}"
-            )
-        return codec.load(TraceAnswer, answer.read_bytes())
+            answer = self._home / "answer.json"
+            if process.returncode != 0 or not answer.is_file():
+                tail = (self._home / "log.txt").read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
+                raise MeasurementError(
+                    f"the tracer's process for {model_type} died with exit status {process.returncode}. Its last lines:\n{tail}"
+                )
+            return codec.load(TraceAnswer, answer.read_bytes())
 
 
 def scrubbed(home: Path) -> Mapping[str, str]:
