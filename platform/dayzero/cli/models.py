@@ -9,7 +9,7 @@ import typer
 from dayzero import app
 from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform
 from dayzero.cli.output import print_document, print_error, print_table
-from dayzero.domain.planning import Degrees
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.release import FileRole, Release
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings
@@ -76,7 +76,7 @@ def plan(
     degrees = _degrees(tp, pp, ep, dp)
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(work.bench, degrees=degrees, redundant_experts=redundant_experts, any_devices=devices is None)
+    bench = replace(work.bench, degrees=degrees, any_devices=devices is None)
     started_s = bench.clock.monotonic_s()
     report = (weights.exact_plan if _has_weights(work.release) else planning.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s

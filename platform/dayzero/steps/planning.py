@@ -42,11 +42,15 @@ def _fitting(bench: Bench, profile: PlatformProfile, plan: Callable[[int], PlanR
     return report
 
 
+def verified_workload(spec: ModelSpec) -> Workload:
+    """What a plan is made for when nobody asks for more: one sequence, as long as verification needs."""
+    return Workload(context_tokens=min(spec.context_tokens or 2048, 2048))
+
+
 def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
     """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
     profile = subject_of(bench, lease).profile
-    context = min(spec.context_tokens or 2048, 2048)
-    workload = Workload(context_tokens=context, devices=bench.devices, redundant_experts=bench.redundant_experts)
+    workload = replace(bench.workload or verified_workload(spec), devices=bench.devices)
     limit = memory_limit_bytes(bench, profile)
     read = (spec,) if index is None else (spec, index)
     asked = (bench.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
