@@ -76,7 +76,8 @@ def plan(
     degrees = _degrees(tp, pp, ep, dp)
     settings = _settings(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(work.bench, degrees=degrees, any_devices=devices is None)
+    workload = Workload(context_tokens=2048, redundant_experts=redundant_experts) if redundant_experts else None
+    bench = replace(work.bench, degrees=degrees, workload=workload, any_devices=devices is None)
     started_s = bench.clock.monotonic_s()
     report = (weights.exact_plan if _has_weights(work.release) else planning.first_plan)(bench, work.lease).noun
     search_s = bench.clock.monotonic_s() - started_s

@@ -30,8 +30,9 @@ class Place(StrEnum):
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
 
-    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `workload` for one that serves it (None:
-    what verification runs); `any_devices` lets a plan that does not fit on `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; `settled` keeps an
+    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `workload` for one that serves it
+    (None: what verification runs); `any_devices` lets a plan that does not fit on `devices` take the platform's next larger
+    link domain; `operator_plugins` as in the settings; `settled` keeps an
     attempt's bridges once they are known, for every observation runs with them.
     """
 
