@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from dayzero.domain.canonical import Numbers
 from dayzero.domain.findings import Finding
@@ -121,6 +122,29 @@ class Placement:
     domains: tuple[int, ...]
 
 
+class RungWeights(StrEnum):
+    """What a rung of the ladder runs with."""
+
+    DUMMY = "dummy"
+    REAL = "real"
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A smaller plan that leads to a plan: so many of the model's first layers under these degrees, and why these.
+
+    `needed_bytes` is what its fullest rank needs, None where that is not known.
+    """
+
+    degrees: Degrees
+    layers: int
+    of_layers: int
+    weights: RungWeights
+    why: str
+    needed_bytes: int | None = None
+    limit_bytes: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
     """A plan that fits: degrees, each rank's memory, layers by pipeline stage, estimates, and the rungs that lead to it."""
@@ -134,6 +158,7 @@ class ParallelPlan:
     choices: Choices = Choices()
     placement: tuple[Placement, ...] = ()
     warnings: tuple[str, ...] = ()
+    rungs: tuple[Rung, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
