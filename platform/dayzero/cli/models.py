@@ -9,18 +9,18 @@ import typer
 from dayzero import app
 from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform
 from dayzero.cli.output import print_document, print_error, print_table
+from dayzero.cli.screen import show_plan
 from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.release import FileRole, Release
 from dayzero.errors import BadInputError, ExitCode
 from dayzero.settings import Settings, load_settings
 from dayzero.stages.structure_json import inspect_document
-from dayzero.steps import concluding, planning, prestaging, weights
+from dayzero.steps import concluding, explaining, prestaging, weights
 from dayzero.steps.documents import (
     adapt_document,
     exit_code_of,
     exit_code_of_outcome,
     fetch_document,
-    plan_document,
     verify_document,
 )
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
@@ -70,6 +70,8 @@ def plan(
     ep: Degree = None,
     dp: Degree = None,
     redundant_experts: Annotated[int, typer.Option(min=0, help="Second copies of busy experts, spread over ep ranks.")] = 0,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw memory and placement into this file.")] = None,
+    launch: Annotated[str | None, typer.Option("--launch", help="Print only the script for vllm, sglang or torchrun.")] = None,
     json: Json = False,
 ) -> None:
     """Memory and parallel plan, and why every other was rejected."""
@@ -78,15 +80,9 @@ def plan(
     work = app.local_work(settings, model, platform)
     workload = Workload(context_tokens=2048, redundant_experts=redundant_experts) if redundant_experts else None
     bench = replace(work.bench, degrees=degrees, workload=workload, any_devices=devices is None)
-    started_s = bench.clock.monotonic_s()
-    report = (weights.exact_plan if _has_weights(work.release) else planning.first_plan)(bench, work.lease).noun
-    search_s = bench.clock.monotonic_s() - started_s
-    if json:
-        print_document(plan_document(report, search_s))
-    else:
-        notes = tuple(finding.message for finding in report.findings)
-        print_table(planning.plan_headline(report), planning.plan_rows(report), notes=notes)
-    if report.plan is None:
+    found = explaining.explained(bench, work.lease, with_weights=_has_weights(work.release))
+    show_plan(found, svg=svg, launch=launch, json=json)
+    if found.report.plan is None:
         raise typer.Exit(ExitCode.VERDICT_FAIL)
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TextIO
 
 import typer
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dayzero.domain.canonical import plain
-from dayzero.errors import DayzeroError, DependencyError
+from dayzero.errors import BadInputError, DayzeroError, DependencyError
 
 PIPE_WIDTH = 200
 """Columns of a table that no terminal shows: a pipe has no width, and 80 would cut what people look for."""
@@ -49,6 +50,18 @@ def print_table(headline: str, rows: Sequence[Row], *, notes: Sequence[str] = ()
 def print_line(line: str) -> None:
     """One line on stdout."""
     typer.echo(visible(line))
+
+
+def print_text(text: str) -> None:
+    """A text of several lines on stdout, as it is: scripts are piped into files."""
+    typer.echo(text.removesuffix("\n"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """The text into a file; BadInputError where there is no such folder, or a folder of that name."""
+    if path.is_dir() or not path.parent.is_dir():
+        raise BadInputError(f"{path} cannot be written.", remedy="Name a file in a folder that exists.")
+    path.write_text(text, encoding="utf-8")
 
 
 def print_error(error: DayzeroError) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
-from dayzero.domain.plan import Estimates, Interval, ParallelPlan, PlanReport
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
@@ -23,57 +22,6 @@ def exit_code_of_outcome(outcome: Outcome) -> ExitCode:
     if outcome.error is not None:
         return outcome.error.exit_code
     return exit_code_of(outcome.entry) if outcome.entry else ExitCode.NOT_MEASURED
-
-
-def plan_document(report: PlanReport, search_s: float) -> dict[str, Json]:
-    """What `dayzero plan --json` prints."""
-    return {
-        "schema": "dayzero.plan/1",
-        "platform": report.platform,
-        "workload": plain(report.workload),
-        "plan": None if report.plan is None else _plan(report.plan),
-        "alternatives": [_plan(plan) for plan in report.alternatives],
-        "rejected": [
-            {"degrees": str(no.degrees), "family": no.family, "reason": no.reason, "numbers": plain(no.numbers)}
-            for no in report.rejected
-        ],
-        "candidates": report.candidates,
-        "search_s": search_s,
-        "findings": plain(report.findings),
-    }
-
-
-def _plan(plan: ParallelPlan) -> dict[str, Json]:
-    degrees = plan.degrees
-    memory: Json = {
-        "per_rank_bytes": [
-            {"rank": budget.rank, **dict(budget.items_bytes), "total": budget.total_bytes, "limit": budget.limit_bytes}
-            for budget in plan.memory
-        ]
-    }
-    return {
-        "tp": degrees.tp,
-        "pp": degrees.pp,
-        "ep": degrees.ep,
-        "dp": degrees.dp,
-        "devices": degrees.world,
-        "stage_layers": plain(plan.stage_layers),
-        "memory": memory,
-        "estimates": _estimates(plan.estimates),
-        "binds": plan.binds,
-        "ladder": [str(rung) for rung in plan.ladder],
-    }
-
-
-def _estimates(estimates: Estimates) -> Json:
-    def bounds(interval: Interval | None) -> Json:
-        return None if interval is None else [interval.low, interval.mid, interval.high]
-
-    return {
-        "ttft_s": bounds(estimates.ttft_s),
-        "tpot_s": bounds(estimates.tpot_s),
-        "throughput_tokens_per_s": bounds(estimates.throughput_tokens_per_s),
-    }
 
 
 def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:

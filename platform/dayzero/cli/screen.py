@@ -1,0 +1,98 @@
+"""One screen of blocks on a terminal: bars in colour and in letters, so that they are read without colour too."""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dayzero.cli.output import cell, print_document, print_text, visible, write_text
+from dayzero.domain.reports import Bar, Block
+from dayzero.stages.plan_memory import bar_cells, letter_of
+
+WIDTH = 100
+"""Columns where no terminal says how many it has."""
+
+BAR_CELLS = 40
+COLOURS = {
+    "weights": "blue", "redundant_experts": "cyan", "state": "green", "activations": "yellow", "logits": "magenta",
+    "expert_buffers": "bright_cyan", "communication_buffers": "bright_yellow", "reserve": "bright_black", "gradients": "red",
+    "master_weights": "bright_blue", "moments": "bright_green", "adapters": "bright_magenta",
+}  # fmt: skip
+
+
+def show_plan(found: Explained, *, svg: Path | None, launch: str | None, json: bool) -> None:
+    """A plan as it was asked for: the script of an engine, the document, or the screen; and its picture into a file."""
+    if launch is not None:
+        print_text(found.script(launch))
+    elif json:
+        print_document(plan_document(found))
+    else:
+        print_screen(found.screen())
+    if svg is not None:
+        write_text(svg, found.picture())
+
+
+def print_screen(blocks: tuple[Block, ...]) -> None:
+    """The blocks on stdout, the first title as the headline."""
+    console = Console(file=sys.stdout, highlight=False)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, width=WIDTH, highlight=False)
+    for number, block in enumerate(blocks):
+        console.print(Text(visible(block.title), style="bold" if number == 0 else "bold cyan"))
+        order = tuple(name for name, _ in block.legend)
+        for bar in block.bars:
+            console.print(_bar(bar, order))
+        if block.legend:
+            console.print(_legend(block.legend))
+        if block.rows:
+            console.print(_table(block))
+        for line in block.lines:
+            console.print(_line(visible(line)))
+
+
+def _line(line: str) -> Padding:
+    return Padding(Text(line, style="yellow" if line.startswith(("warning:", "error:")) else ""), (0, 0, 0, 2), expand=False)
+
+
+def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
+    text = Text("  ") + Text(f"{visible(bar.label):<9} ", style="dim")
+    filled = 0
+    limit_at = None
+    needed = sum(bar.items_bytes.values())
+    if bar.limit_bytes is not None and needed > bar.limit_bytes:
+        limit_at = bar.limit_bytes * BAR_CELLS // needed
+    for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, BAR_CELLS):
+        letter = "·" if name == "free" else letter_of(name, order)
+        style = "dim" if name == "free" else f"black on {COLOURS.get(name, 'white')}"
+        for _ in range(count):
+            if filled == limit_at:
+                text.append("┃", style="bold red")
+            text.append(letter, style=style)
+            filled += 1
+    return text.append(f" {visible(bar.said)}")
+
+
+def _legend(legend: tuple[tuple[str, str], ...]) -> Padding:
+    text = Text()
+    for number, (name, said) in enumerate(legend):
+        text.append("  " if number else "")
+        text.append(visible(said[:1]), style=f"black on {COLOURS.get(name, 'white')}")
+        # Figures stay on the line of their item.
+        text.append(visible(said[1:]).replace(" ", "\u00a0"))
+    return Padding(text, (0, 0, 0, 12), expand=False)
+
+
+def _table(block: Block) -> Table:
+    table = Table(box=None, pad_edge=True, header_style="dim", padding=(0, 2, 0, 0))
+    # A column that nobody fills says nothing.
+    names = list(dict.fromkeys(name for row in block.rows for name, value in row.items() if value is not None))
+    for number, name in enumerate(names):
+        last = number == len(names) - 1
+        table.add_column(visible(("  " if number == 0 else "") + name), overflow="fold", no_wrap=not last and number < 2)
+    for row in block.rows:
+        cells = [Text(cell(row.get(name))) for name in names]
+        table.add_row(Text("  ") + cells[0], *cells[1:])
+    return table

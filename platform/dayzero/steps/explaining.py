@@ -1,0 +1,71 @@
+"""A plan with all that explains it: the structure, the platform, the launch of each engine."""
+
+from dataclasses import dataclass
+
+from dayzero.domain.adaptation import Lease
+from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.launch import Launch
+from dayzero.domain.plan import PlanReport
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.reports import Block
+from dayzero.errors import BadInputError, NotFoundError
+from dayzero.stages.launch import ENGINES, launch_of, launch_script
+from dayzero.stages.plan_completion import completed
+from dayzero.stages.plan_picture import nearest_picture, plan_picture
+from dayzero.stages.plan_screen import plan_screen
+from dayzero.steps.contract import Bench
+from dayzero.steps.planning import first_plan, memory_limit_bytes
+from dayzero.steps.prestaging import structure, subject_of
+from dayzero.steps.weights import exact_plan, full_structure, headers
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A report, what it is about, and how it is started; `search_s` is how long planning took, nothing else."""
+
+    report: PlanReport
+    spec: ModelSpec
+    profile: PlatformProfile
+    model: str
+    launch: Launch | None
+    search_s: float
+
+    def screen(self) -> tuple[Block, ...]:
+        """The one screen."""
+        return plan_screen(self.report, self.spec, self.profile, self.model, self.launch, self.search_s)
+
+    def picture(self) -> str:
+        """The SVG of the plan's memory and placement, or of what came nearest; NotFoundError where there is neither."""
+        where = f"{self.model} on {self.profile.slug}"
+        if self.report.plan is not None:
+            return plan_picture(self.report.plan, self.profile, f"{where}: {self.report.plan.degrees}")
+        if self.report.nearest is not None:
+            return nearest_picture(self.report.nearest, where)
+        raise NotFoundError("no plan fits, so that there is nothing to draw.", remedy="Read why the others were refused.")
+
+    def script(self, engine: str) -> str:
+        """The shell script that starts the plan on an engine; BadInputError says why it cannot be started there."""
+        if engine not in ENGINES:
+            raise BadInputError(f"{engine} is no engine that dayzero launches.", remedy=f"Take one of {', '.join(ENGINES)}.")
+        if self.launch is None:
+            raise NotFoundError("no plan fits, so that there is nothing to launch.", remedy="Read what came nearest.")
+        made = next(one for one in self.launch.engines if one.engine == engine)
+        if made.unsupported:
+            raise BadInputError(
+                f"{engine} cannot run {self.report.plan.degrees if self.report.plan else 'it'}: {'; '.join(made.unsupported)}.",
+                remedy="Ask for other degrees, or take another engine; --json has the neutral descriptor.",
+            )
+        return launch_script(made)
+
+
+def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
+    """The plan of an adaptation, from the real tensors or before there are any, and what explains it."""
+    subject = subject_of(bench, lease)
+    index = headers(bench, lease).noun if with_weights else None
+    spec = (full_structure if with_weights else structure)(bench, lease).noun
+    started_s = bench.clock.monotonic_s()
+    report = (exact_plan if with_weights else first_plan)(bench, lease).noun
+    search_s = bench.clock.monotonic_s() - started_s
+    report = completed(report, spec, index, subject.profile, memory_limit_bytes(bench, subject.profile))
+    launch = None if report.plan is None else launch_of(spec, report.plan, subject.profile, report.workload)
+    return Explained(report, spec, subject.profile, subject.adaptation.model, launch, search_s)

@@ -1,0 +1,163 @@
+"""What `dayzero plan --json` prints: additive only; docs/reference/json.md describes it."""
+
+from collections.abc import Mapping
+
+from dayzero.domain.canonical import Json, plain
+from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
+from dayzero.domain.planning import Degrees
+from dayzero.stages.launch import descriptor
+from dayzero.stages.placement import spreads
+from dayzero.stages.plan_memory import RankGroup, rank_groups
+from dayzero.stages.plan_screen import families_of
+from dayzero.steps.explaining import Explained
+
+SCHEMA = "dayzero.plan/1"
+RANKS_ONE_BY_ONE = 64
+"""In larger worlds equal ranks share an entry of `per_rank_bytes`."""
+
+
+def plan_document(explained: Explained) -> dict[str, Json]:
+    """The whole report with what explains it."""
+    report = explained.report
+    return {
+        **report_document(report, explained.search_s),
+        "model": explained.model,
+        "launch": None
+        if report.plan is None
+        else descriptor(explained.spec, report.plan, explained.profile, report.workload, explained.model, explained.launch),
+        "placement": None
+        if report.plan is None
+        else [
+            {
+                "kind": one.kind,
+                "size": one.size,
+                "groups": one.groups,
+                "nodes": one.nodes,
+                "domain": one.domain.name if one.domain else None,
+                "leaves": one.left.name if one.left else None,
+            }
+            for one in spreads(report.plan.degrees, explained.profile, report.plan.placement or None)
+        ],
+    }
+
+
+def report_document(report: PlanReport, search_s: float) -> dict[str, Json]:
+    """The report alone."""
+    return {
+        "schema": SCHEMA,
+        "platform": report.platform,
+        "workload": plain(report.workload),
+        "plan": None if report.plan is None else _plan(report.plan),
+        "alternatives": [_plan(plan) for plan in report.alternatives],
+        "pareto": [_point(plan) for plan in report.pareto],
+        "rejected": [_rejection(no) for no in report.rejected],
+        "families": [
+            {"family": family.family, "count": family.count, "nearest": _rejection(family.nearest)}
+            for family in families_of(report)
+        ],
+        "nearest": None if report.nearest is None else _nearest(report.nearest),
+        "candidates": report.candidates,
+        "search_s": search_s,
+        "findings": plain(report.findings),
+    }
+
+
+def _rejection(rejection: Rejection) -> Json:
+    return {
+        "degrees": str(rejection.degrees),
+        "family": rejection.family,
+        "reason": rejection.reason,
+        "numbers": plain(rejection.numbers),
+    }
+
+
+def _degrees(degrees: Degrees) -> dict[str, Json]:
+    return {
+        "tp": degrees.tp,
+        "pp": degrees.pp,
+        "ep": degrees.ep,
+        "dp": degrees.dp,
+        "cp": degrees.cp,
+        "etp": degrees.etp,
+        "attention_dp": degrees.attention_dp,
+        "devices": degrees.world,
+    }
+
+
+def _plan(plan: ParallelPlan) -> dict[str, Json]:
+    return {
+        **_degrees(plan.degrees),
+        "choices": plain(plan.choices),
+        "stage_layers": plain(plan.stage_layers),
+        "memory": {"per_rank_bytes": _memory(plan.memory)},
+        "estimates": _estimates(plan.estimates),
+        "binds": plan.binds,
+        "ladder": [str(rung) for rung in plan.ladder],
+        "rungs": [
+            {
+                "degrees": str(rung.degrees),
+                "devices": rung.degrees.world,
+                "layers": rung.layers,
+                "of_layers": rung.of_layers,
+                "weights": rung.weights.value,
+                "why": rung.why,
+                "needed_bytes": rung.needed_bytes,
+                "limit_bytes": rung.limit_bytes,
+            }
+            for rung in plan.rungs
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _memory(budgets: tuple[MemoryBudget, ...]) -> list[Json]:
+    groups = rank_groups(budgets)
+    if len(budgets) <= RANKS_ONE_BY_ONE:
+        groups = tuple(RankGroup((one.rank,), one.items_bytes, one.limit_bytes) for one in budgets)
+    return [
+        {
+            "rank": group.ranks[0],
+            "ranks": group.named,
+            "count": len(group.ranks),
+            **_items(group.items_bytes),
+            "total": group.total_bytes,
+            "limit": group.limit_bytes,
+        }
+        for group in groups
+    ]
+
+
+def _items(items: Mapping[str, int]) -> dict[str, Json]:
+    return dict(items)
+
+
+def _point(plan: ParallelPlan) -> Json:
+    return {**_degrees(plan.degrees), "choices": plain(plan.choices), "estimates": _estimates(plan.estimates)}
+
+
+def _nearest(nearest: NearestMiss) -> Json:
+    budget = nearest.budget
+    return {
+        **_degrees(nearest.degrees),
+        "choices": plain(nearest.choices),
+        "rank": budget.rank,
+        "items_bytes": plain(budget.items_bytes),
+        "total": budget.total_bytes,
+        "limit": budget.limit_bytes,
+        "short_bytes": nearest.short_bytes,
+        "item": nearest.item,
+        "remedies": plain(nearest.remedies),
+    }
+
+
+def _estimates(estimates: Estimates) -> Json:
+    def bounds(interval: Interval | None) -> Json:
+        return None if interval is None else [interval.low, interval.mid, interval.high]
+
+    return {
+        "ttft_s": bounds(estimates.ttft_s),
+        "tpot_s": bounds(estimates.tpot_s),
+        "throughput_tokens_per_s": bounds(estimates.throughput_tokens_per_s),
+        "step_s": bounds(estimates.step_s),
+        "terms": plain(estimates.terms),
+    }

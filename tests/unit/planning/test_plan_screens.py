@@ -1,0 +1,192 @@
+"""The screen: what was chosen and why, in about 50 lines of 100 columns; bars add up; the JSON only grows."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayzero.cli.screen import print_screen
+from dayzero.domain.findings import Finding, Severity
+from dayzero.domain.plan import MemoryBudget, NearestMiss, RejectedFamily, Rejection, Remedy
+from dayzero.domain.planning import Choices, Degrees, Workload
+from dayzero.stages.launch import launch_of
+from dayzero.stages.plan_memory import bar_cells, gigabytes, rank_groups, telling_groups
+from dayzero.stages.plan_words import seconds, trade_words
+from dayzero.steps.explaining import Explained
+from dayzero.steps.plan_document import plan_document
+from plans import DENSE, EXPERTS, GB, made_plan, made_report, shipped, structure
+
+FAMILIES = (
+    RejectedFamily("kv heads", 40, Rejection(Degrees(tp=16), "kv heads", "8 key-value heads do not divide by tp 16", {})),
+    RejectedFamily(
+        "memory",
+        7,
+        Rejection(
+            Degrees(tp=2),
+            "memory",
+            "short",
+            {"limit_bytes": 80 * GB, "short_bytes": 3 * GB, "weights_bytes": 70 * GB, "state_bytes": 13 * GB},
+        ),
+    ),
+)
+
+
+def explained(report, model: str = EXPERTS, slug: str = "h200") -> Explained:
+    spec, profile = structure(model), shipped(slug)
+    launch = launch_of(spec, report.plan, profile, report.workload) if report.plan else None
+    return Explained(report, spec, profile, "a-model", launch, 0.25)
+
+
+def shown(found: Explained, capsys) -> str:
+    print_screen(found.screen())
+    return capsys.readouterr().out
+
+
+def test_one_screen(capsys) -> None:
+    spec = structure(EXPERTS)
+    plan = made_plan(Degrees(tp=8, pp=2, ep=16, dp=2), spec, choices=Choices("fp8", 8192, 64))
+    others = tuple(made_plan(degrees, spec) for degrees in (Degrees(tp=16), Degrees(tp=8, pp=4), Degrees(tp=8, pp=2)))
+    report = made_report(plan, Workload(context_tokens=8192, concurrency=64, ttft_s=0.5), families=FAMILIES)
+    text = shown(explained(dataclass_replace(report, alternatives=others)), capsys)
+    lines = text.splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 100
+    for said in (
+        "a-model on h200: tp8-pp2-ep16-dp2 on 32 devices of 4 nodes",
+        "each layer is cut over 8 devices (tp); 2 stages of 31 or 30 layers (pp)",
+        "16 of 256 on each, shared by 2 replicas",
+        "8,192 tokens of prompt a step; cache in fp8, pages of 64 tokens",
+        "60.0 GB of 80.0 GB (75%); ranks 0-15",
+        "W weights 50.0 GB",
+        "what binds: memory bandwidth",
+        "TTFT = attention 300 ms (compute) + all-reduce 60.0 ms (node, 40.0 ms more hidden)",
+        "25% measured",
+        "≤ 500 ms",
+        "node 0: ranks 0-7, stage 0, replica 0, expert ranks 0-7, 1 tp group",
+        "tp: 4 groups of 8 inside node NVLink/NVSwitch (8 devices, 450 GB/s)",
+        "ep: 2 groups of 16 over the network between 2 nodes (50 GB/s a device)",
+        "8 key-value heads do not divide by tp 16",
+        "needs 83.0 GB of 80.0 GB, 70.0 GB of it weights: short by 3.00 GB",
+        "throughput a device ×2",
+        "4 commands: --launch vllm",
+    ):
+        assert " ".join(said.split()) in " ".join(text.replace("\u00a0", " ").split()), said
+
+
+def dataclass_replace(report, **changes):
+    from dataclasses import replace
+
+    return replace(report, **changes)
+
+
+def test_when_nothing_fits_the_nearest_miss_and_its_remedies(capsys) -> None:
+    budget = MemoryBudget(3, {"weights": 90 * GB, "state": 10 * GB}, 80 * GB)
+    nearest = NearestMiss(
+        Degrees(tp=8),
+        Choices(),
+        budget,
+        20 * GB,
+        "weights",
+        (Remedy("16 devices instead of 8", 45 * GB, None, True), Remedy("fp8 cache", 5 * GB, None, False)),
+    )
+    found = explained(made_report(None, families=FAMILIES, nearest=nearest))
+    text = shown(found, capsys)
+    assert "a-model on h200: no plan fits" in text and "┃" in text
+    assert "tp8 comes nearest: short by 20.0 GB a device, the largest item is weights" in text
+    rows = [line.split() for line in text.splitlines() if "16 devices" in line or "fp8 cache" in line]
+    assert [row[-1] for row in rows] == ["yes", "no"]
+    assert "short by 20.0 GB" in found.picture()
+    document = plan_document(found)
+    assert document["plan"] is None and document["launch"] is None
+    assert document["nearest"]["short_bytes"] == 20 * GB and document["nearest"]["remedies"][0]["enough"] is True
+
+
+def test_names_from_elsewhere_do_not_drive_the_terminal(capsys) -> None:
+    spec = structure(DENSE)
+    report = made_report(made_plan(Degrees(), spec), findings=(Finding("x", "y", "\x1b[31mred[bold]", Severity.NOTE),))
+    text = shown(explained(report, DENSE), capsys)
+    assert "\x1b" not in text and "red[bold]" in text
+
+
+def test_estimates_that_are_missing_say_which_figure_is(capsys) -> None:
+    from dataclasses import replace
+
+    from dayzero.domain.plan import Estimates
+
+    plan = replace(made_plan(Degrees(tp=2), structure(DENSE)), estimates=Estimates(), binds=None)
+    report = made_report(
+        plan, findings=(Finding("estimate.no_figure", "x", "memory bandwidth is not known for x", Severity.NOTE),)
+    )
+    assert "not estimated: memory bandwidth is not known for x" in shown(explained(report, DENSE), capsys)
+
+
+SIZES = st.dictionaries(
+    st.sampled_from(["weights", "state", "activations", "logits", "odd"]), st.integers(0, 10**12), min_size=1
+)
+
+
+@given(SIZES, st.one_of(st.none(), st.integers(1, 10**12)), st.integers(8, 80))
+def test_bars_fill_their_width(items: dict[str, int], limit: int | None, width: int) -> None:
+    cells = bar_cells(items, limit, width)
+    needed = sum(items.values())
+    assert sum(count for _, count in cells) == (width if cells else 0)
+    named = dict(cells)
+    assert all(named.get(name, 0) >= (size > 0) for name, size in items.items())
+    assert ("free" in named) == (limit is not None and needed < limit)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
+def test_groups_hold_each_rank_once(sizes: list[tuple[int, int]]) -> None:
+    budgets = tuple(MemoryBudget(rank, {"weights": a, "state": b}, 10) for rank, (a, b) in enumerate(sizes))
+    groups = rank_groups(budgets)
+    assert sorted(rank for group in groups for rank in group.ranks) == list(range(len(sizes)))
+    for group in groups:
+        assert {budgets[rank].total_bytes for rank in group.ranks} == {group.total_bytes}
+    assert len({tuple(sorted(group.items_bytes.items())) for group in groups}) == len(groups)
+
+
+def test_the_emptiest_and_each_stage_are_told() -> None:
+    plan = made_plan(Degrees(tp=2, pp=3), structure(DENSE))
+    assert [(label, group.named) for label, group in telling_groups(plan)] == [
+        ("fullest", "0-1"),
+        ("stage 1", "2-3"),
+        ("stage 2", "4-5"),
+    ]
+    many = telling_groups(made_plan(Degrees(pp=40), structure(DENSE)))
+    assert len(many) == 6 and many[0][0] == "fullest" and many[-1][0] == "emptiest"
+
+
+def test_the_document_keeps_its_shape_and_says_more() -> None:
+    spec = structure(EXPERTS)
+    found = explained(made_report(made_plan(Degrees(tp=8, ep=16, dp=2), spec), families=FAMILIES))
+    document = plan_document(found)
+    assert {"schema", "platform", "workload", "plan", "alternatives", "rejected", "candidates", "search_s", "findings"} <= set(
+        document
+    )
+    plan = document["plan"]
+    assert {"tp", "pp", "ep", "dp", "devices", "stage_layers", "memory", "estimates", "binds", "ladder"} <= set(plan)
+    assert len(plan["memory"]["per_rank_bytes"]) == 16
+    assert plan["memory"]["per_rank_bytes"][3] == {
+        "rank": 3,
+        "ranks": "3",
+        "count": 1,
+        "weights": 50 * GB,
+        "state": 8 * GB,
+        "activations": 2 * GB,
+        "reserve": 0,
+        "total": 60 * GB,
+        "limit": 80 * GB,
+    }
+    assert document["families"][0]["nearest"]["degrees"] == "tp16" and document["launch"]["schema"] == "dayzero.launch/1"
+    json.dumps(document, allow_nan=False)
+    large = plan_document(explained(made_report(made_plan(Degrees(tp=8, pp=2, ep=128, dp=64), spec))))
+    assert [(one["ranks"], one["count"]) for one in large["plan"]["memory"]["per_rank_bytes"]] == [
+        ("0-511", 512),
+        ("512-1023", 512),
+    ]
+
+
+def test_words() -> None:
+    assert [seconds(value) for value in (0, 3.2e-5, 0.0123, 2.5, 1234.0)] == ["0 s", "32.0 µs", "12.3 ms", "2.50 s", "1,234 s"]
+    assert [gigabytes(value) for value in (12, 120_000, 99_000_000, 141e9)] == ["12 B", "0.12 MB", "99.0 MB", "141.0 GB"]
+    plan = made_plan(Degrees(tp=2), structure(DENSE))
+    assert trade_words(plan, plan) == "chosen"
