@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dayzero.cli.output import cell, print_document, print_text, visible, write_text
 from dayzero.domain.reports import Bar, Block
-from dayzero.stages.plan_memory import bar_cells, letter_of
+from dayzero.stages.plan_memory import bar_cells, letter_of, ordered
 
 WIDTH = 100
 """Columns where no terminal says how many it has."""
@@ -19,7 +19,7 @@ BAR_CELLS = 40
 COLOURS = {
     "weights": "blue", "redundant_experts": "cyan", "state": "green", "activations": "yellow", "logits": "magenta",
     "expert_buffers": "bright_cyan", "communication_buffers": "bright_yellow", "reserve": "bright_black", "gradients": "red",
-    "master_weights": "bright_blue", "moments": "bright_green", "adapters": "bright_magenta",
+    "master_weights": "bright_blue", "moments": "bright_green", "adapters": "bright_magenta", "gradient_copies": "bright_red",
 }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
     text = Text("  ") + Text(f"{visible(bar.label):<9} ", style="dim")
     filled = 0
     limit_at = None
-    needed = sum(bar.items_bytes.values())
+    needed = sum(bar.items_bytes[name] for name in ordered(bar.items_bytes))
     if bar.limit_bytes is not None and needed > bar.limit_bytes:
         limit_at = bar.limit_bytes * BAR_CELLS // needed
     for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, BAR_CELLS):

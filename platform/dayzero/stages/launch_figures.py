@@ -22,7 +22,7 @@ def static_share(plan: ParallelPlan) -> float | None:
     budget = fullest(plan)
     if not budget.limit_bytes:
         return None
-    passing = sum(size for name, size in budget.items_bytes.items() if name not in STATIC)
+    passing = sum(size for name, size in budget.items_bytes.items() if name not in STATIC and not name.startswith("host_"))
     return max(0.0, 1 - passing / budget.limit_bytes)
 
 

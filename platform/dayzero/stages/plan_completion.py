@@ -35,6 +35,7 @@ def completed(
             return None
         return limit // degrees.world if profile.torch_device == "cpu" else limit
 
-    rungs = () if report.workload.training else rungs_of(spec, plan, need_of(spec, index, report.workload), limit_of)
+    need = need_of(spec, index, profile, report.workload, replace(plan.choices, prefill_devices=0))
+    rungs = () if report.workload.training else rungs_of(spec, plan, need, limit_of)
     said = dict.fromkeys((*plan.warnings, *placement_warnings(plan.degrees, profile, places)))
     return replace(report, plan=replace(plan, placement=places, warnings=tuple(said), rungs=rungs))

@@ -23,6 +23,10 @@ LETTERS = {
 """A letter for each item of memory: bars must be read without colour too. Other items take a digit."""
 
 
+HOST = "host_"
+"""How the items begin that lie in the host's memory, not on the device."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankGroup:
     """Ranks with equal budgets, in ascending order."""
@@ -33,8 +37,13 @@ class RankGroup:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that each of them needs."""
-        return sum(self.items_bytes.values())
+        """Bytes that each of them needs on its device."""
+        return sum(self.items_bytes[name] for name in ordered(self.items_bytes))
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes that each of them needs in its host's memory."""
+        return sum(size for name, size in self.items_bytes.items() if name.startswith(HOST))
 
     @property
     def named(self) -> str:
@@ -78,7 +87,7 @@ def bar_cells(items_bytes: Mapping[str, int], limit_bytes: int | None, width: in
     The whole bar is the limit, or what is needed where that is more or no limit is known. Cells are rounded so that they add up
     to the width; an item that needs anything keeps at least one cell while there are enough.
     """
-    needed = sum(items_bytes.values())
+    needed = sum(items_bytes[name] for name in ordered(items_bytes))
     whole = max(needed, limit_bytes or needed, 1)
     parts = [(name, items_bytes[name]) for name in ordered(items_bytes)]
     if limit_bytes is not None and needed < limit_bytes:
@@ -103,9 +112,9 @@ def letter_of(item: str, order: tuple[str, ...]) -> str:
 
 
 def ordered(items_bytes: Mapping[str, int]) -> tuple[str, ...]:
-    """The items that need anything, the known ones in the order of their letters."""
+    """The items that need anything on the device, the known ones in the order of their letters."""
     order = list(LETTERS)
-    names = [name for name, size in items_bytes.items() if size > 0]
+    names = [name for name, size in items_bytes.items() if size > 0 and not name.startswith(HOST)]
     return tuple(sorted(names, key=lambda name: (order.index(name) if name in LETTERS else len(order), name)))
 
 

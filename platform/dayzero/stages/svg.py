@@ -20,7 +20,7 @@ svg { font-family: system-ui, sans-serif; --ink: #1f2328; --dim: #59636e; --pape
   --weights: #2f6fde; --redundant_experts: #1b9aaa; --state: #2da44e; --activations: #d4a72c; --logits: #a475f9;
   --expert_buffers: #56b6c2;
   --communication_buffers: #e08a3c; --reserve: #8c959f; --gradients: #d1485b; --master_weights: #1e4e9c;
-  --moments: #1a7f37; --adapters: #bf3989;
+  --moments: #1a7f37; --adapters: #bf3989; --gradient_copies: #a40e26;
   --s0: #7fb2ff; --s1: #8fd6a4; --s2: #f2d06b; --s3: #d3b4ff; --s4: #f5b58a; --s5: #8fdbe3; --s6: #f3a0bd;
   --s7: #c6d37a; }
 @media (prefers-color-scheme: dark) { svg { --ink: #e6edf3; --dim: #9198a1; --paper: #0d1117; --line: #656c76;
@@ -28,7 +28,7 @@ svg { font-family: system-ui, sans-serif; --ink: #1f2328; --dim: #59636e; --pape
   --weights: #4f8dfd; --redundant_experts: #39c5cf; --state: #3fb950; --activations: #e3b341; --logits: #b392f0;
   --expert_buffers: #76e3ea;
   --communication_buffers: #f0a35e; --reserve: #6e7681; --gradients: #ff7b72; --master_weights: #79b0ff;
-  --moments: #56d364; --adapters: #f778ba;
+  --moments: #56d364; --adapters: #f778ba; --gradient_copies: #ffa198;
   --s0: #1f4e96; --s1: #1d6333; --s2: #7a5b0c; --s3: #5b3a99; --s4: #86481a; --s5: #14606b; --s6: #86325a;
   --s7: #566217; } }
 text { fill: var(--ink); } .dim { fill: var(--dim); } .paper { fill: var(--paper); } .box { fill: var(--soft);

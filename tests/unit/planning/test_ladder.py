@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.domain.plan import RungWeights
-from dayzero.domain.planning import Degrees, Workload
+from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.stages.ladder import rungs_of, steps_to
 from dayzero.stages.ladder_need import need_of
 from dayzero.stages.layout_shares import weight_table
-from plans import DENSE, EXPERTS, GB, made_plan, structure
+from plans import DENSE, EXPERTS, GB, made_plan, shipped, structure
 
 
 def rungs(model: str, degrees: Degrees, limit: int | None, need):
@@ -21,7 +21,7 @@ def rungs(model: str, degrees: Degrees, limit: int | None, need):
 
 def test_deepseek_on_sixteen_devices() -> None:
     spec = structure(EXPERTS)
-    need = need_of(spec, None, Workload(context_tokens=2048))
+    need = need_of(spec, None, shipped("h200"), Workload(context_tokens=2048), Choices())
     found = rungs(EXPERTS, Degrees(tp=8, ep=16, dp=2), 141 * GB, need)
     assert [str(rung.degrees) for rung in found] == ["tp1", "tp2", "tp4", "tp8", "tp8-ep8", "tp8-ep16-dp2"]
     assert [rung.weights.value for rung in found] == ["dummy"] * 3 + ["real"] * 3
@@ -33,7 +33,7 @@ def test_deepseek_on_sixteen_devices() -> None:
 
 def test_the_whole_depth_needs_the_bytes_of_the_weights() -> None:
     spec = structure(DENSE)
-    need, table = need_of(spec, None, Workload(context_tokens=1)), weight_table(spec, None)
+    need, table = need_of(spec, None, shipped("h200"), Workload(context_tokens=1), Choices()), weight_table(spec, None)
     assert table is not None
     for degrees in (Degrees(), Degrees(tp=4), Degrees(tp=2, pp=4)):
         held = max(stage.most_bytes for stage in table.stages(degrees))
