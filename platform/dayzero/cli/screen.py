@@ -11,6 +11,8 @@ from rich.text import Text
 from dayzero.cli.output import cell, print_document, print_text, visible, write_text
 from dayzero.domain.reports import Bar, Block
 from dayzero.stages.plan_memory import bar_cells, letter_of, ordered
+from dayzero.steps.explaining import Explained
+from dayzero.steps.plan_document import plan_document
 
 WIDTH = 100
 """Columns where no terminal says how many it has."""
