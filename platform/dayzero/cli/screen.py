@@ -17,7 +17,7 @@ from dayzero.steps.plan_document import plan_document
 WIDTH = 100
 """Columns where no terminal says how many it has."""
 
-BAR_CELLS = 40
+BAR_CELLS, INDENT = 40, 12
 COLOURS = {
     "weights": "blue", "redundant_experts": "cyan", "state": "green", "activations": "yellow", "logits": "magenta",
     "expert_buffers": "bright_cyan", "communication_buffers": "bright_yellow", "reserve": "bright_black", "gradients": "red",
@@ -48,7 +48,7 @@ def print_screen(blocks: tuple[Block, ...]) -> None:
         for bar in block.bars:
             console.print(_bar(bar, order))
         if block.legend:
-            console.print(_legend(block.legend))
+            console.print(_legend(block.legend, console.width))
         if block.rows:
             console.print(_table(block))
         for line in block.lines:
@@ -77,14 +77,18 @@ def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
     return text.append(f" {visible(bar.said)}")
 
 
-def _legend(legend: tuple[tuple[str, str], ...]) -> Padding:
-    text = Text()
-    for number, (name, said) in enumerate(legend):
-        text.append("  " if number else "")
-        text.append(visible(said[:1]), style=f"black on {COLOURS.get(name, 'white')}")
-        # Figures stay on the line of their item.
-        text.append(visible(said[1:]).replace(" ", "\u00a0"))
-    return Padding(text, (0, 0, 0, 12), expand=False)
+def _legend(legend: tuple[tuple[str, str], ...], columns: int) -> Padding:
+    """Items beside each other; a figure stays on the line of its item."""
+    text, used = Text(), 0
+    for name, said in ((name, visible(said)) for name, said in legend):
+        if used and used + len(said) + 2 > columns - INDENT:
+            text.append("\n")
+            used = 0
+        text.append("  " if used else "")
+        text.append(said[:1], style=f"black on {COLOURS.get(name, 'white')}")
+        text.append(said[1:])
+        used += len(said) + (2 if used else 0)
+    return Padding(text, (0, 0, 0, INDENT), expand=False)
 
 
 def _table(block: Block) -> Table:

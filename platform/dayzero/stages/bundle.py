@@ -4,18 +4,21 @@ import csv
 import io
 import json
 import re
-from dataclasses import dataclass
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.canonical import plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.plan import PlanReport
-from dayzero.domain.platforms import Stack
+from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import HubKind, Release
 from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle_escape import clean, compose_text, csv_text, markdown_table, shell_word
+from dayzero.stages.bundle_file import BundleFile
 from dayzero.stages.bundle_generate import GENERATE_SCRIPT
 from dayzero.stages.bundle_guide import deployment_guide, performance_rows
+from dayzero.stages.bundle_plan import plan_files
+
+__all__ = ["BundleFile", "image_tag", "render_bundle"]
 
 TORCH_ENGINES = ("torch", "transformers")
 BASE_IMAGE = "python:3.11-slim"
@@ -23,15 +26,6 @@ PINNED = ("torch", "transformers", "tokenizers", "safetensors", "accelerate", "v
 """Components of a stack that an image installs, in this order; all else comes as their dependency."""
 
 _VERSION = re.compile(r"[0-9][0-9A-Za-z.!-]*")
-
-
-@dataclass(frozen=True, slots=True)
-class BundleFile:
-    """One file of a bundle: relative POSIX path, its text, and whether it can be executed."""
-
-    path: str
-    text: str
-    executable: bool = False
 
 
 def render_bundle(
@@ -42,6 +36,7 @@ def render_bundle(
     manifest: ShardManifest | None,
     release: Release,
     stack: Stack | None,
+    profile: PlatformProfile | None = None,
 ) -> tuple[BundleFile, ...]:
     """The files of an entry's bundle, sorted by path; what is not known is said to be unknown, never made up."""
     files = [
@@ -49,13 +44,15 @@ def render_bundle(
         BundleFile("compose.yaml", compose_file(entry, release)),
         BundleFile("Dockerfile", dockerfile(entry)),
         BundleFile("requirements.txt", requirements_file(stack)),
-        BundleFile("README.md", deployment_guide(entry, spec, plan, manifest, release, stack)),
+        BundleFile("README.md", deployment_guide(entry, spec, plan, manifest, release, stack, profile)),
         BundleFile("performance.md", performance_markdown(entry)),
         BundleFile("performance.csv", performance_csv(entry)),
         BundleFile("entry.json", json.dumps(plain(entry), indent=2, sort_keys=True) + "\n"),
     ]
     if entry.key.engine in TORCH_ENGINES:
         files.append(BundleFile("generate.py", GENERATE_SCRIPT))
+    if spec is not None and profile is not None and plan is not None and plan.plan is not None:
+        files += plan_files(plan.plan, spec, profile, plan, entry.key.model)
     return tuple(sorted(files, key=lambda file: file.path))
 
 

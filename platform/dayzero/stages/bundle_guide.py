@@ -3,12 +3,11 @@
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.plan import PlanReport
-from dayzero.domain.platforms import Stack
+from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import Release
 from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle_escape import fenced, markdown_table, markdown_text
-
-UNKNOWN = "unknown"
+from dayzero.stages.bundle_plan import DESCRIPTOR, UNKNOWN, plan_section
 
 
 def deployment_guide(
@@ -18,6 +17,7 @@ def deployment_guide(
     manifest: ShardManifest | None,
     release: Release,
     stack: Stack | None,
+    profile: PlatformProfile | None = None,
 ) -> str:
     """The guide as Markdown: what it is, how well it was checked, how it is laid out, how to run it."""
     key = entry.key
@@ -28,8 +28,9 @@ def deployment_guide(
         "## How to run it",
         "On the platform itself: `./launch.sh` (more options follow it; `MODEL_DIR=… ./launch.sh` for a folder that is there "
         "already). In a container: `docker compose up --build`. Checked files are listed in entry.json.",
+        *((_serving(),) if spec and profile and plan and plan.plan else ()),
         f"## Plan {markdown_text(str(key.plan))}",
-        _memory(plan),
+        plan_section(plan, profile if spec is not None else None),
         *(("## Weights by rank", _shards(manifest)) if manifest else ()),
         "## What was checked",
         markdown_table(("layer", "check", "plan", "verdict", "grade", "measured", "tolerance", "n", "why"), _checks(entry)),
@@ -46,6 +47,13 @@ def deployment_guide(
         markdown_table(("component", "version"), sorted(stack.components.items()) if stack else []),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _serving() -> str:
+    scripts = (
+        "To serve the plan over nodes: the start-ENGINE.sh scripts, each with the number of its node, where an engine can."
+    )
+    return f"{scripts} {DESCRIPTOR} says how and why not, and has the ranks for a launcher of your own."
 
 
 def performance_rows(entry: CompatibilityEntry) -> list[tuple[str, ...]]:
@@ -82,22 +90,6 @@ def _facts(entry: CompatibilityEntry, spec: ModelSpec | None, release: Release) 
         *((name, value) for name, value in sorted(entry.columns.items())),
         ("stack", entry.key.stack_fingerprint),
     ]
-
-
-def _memory(plan: PlanReport | None) -> str:
-    if plan is None or plan.plan is None:
-        return "No plan is known." if plan is None else f"No plan of {plan.candidates} fits."
-    items = list(dict.fromkeys(name for budget in plan.plan.memory for name in budget.items_bytes))
-    rows = [
-        (
-            str(budget.rank),
-            *(f"{budget.items_bytes.get(name, 0):,}" for name in items),
-            f"{budget.total_bytes:,}",
-            UNKNOWN if budget.limit_bytes is None else f"{budget.limit_bytes:,}",
-        )
-        for budget in plan.plan.memory
-    ]
-    return "Bytes of each rank, planned:\n\n" + markdown_table(("rank", *map(markdown_text, items), "total", "limit"), rows)
 
 
 def _shards(manifest: ShardManifest) -> str:

@@ -5,7 +5,8 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.placement import place, ranges
 from dayzero.stages.plan_memory import LETTERS, RankGroup, gigabytes, items_in, ordered, rank_groups
 from dayzero.stages.plan_picture_nodes import by_node, draw_placement
-from dayzero.stages.svg import MARGIN, SMALL, TEXT, WIDTH, Box, Drawing
+from dayzero.stages.plan_screen import nearest_words
+from dayzero.stages.svg import MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
 
 MOST_BARS = 24
 
@@ -43,10 +44,10 @@ def nearest_picture(nearest: NearestMiss, title: str) -> str:
     """The fullest rank of the plan that came nearest to fitting, against the limit that it misses."""
     budget = nearest.budget
     group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
-    said = f"No plan fits. {nearest.degrees} comes nearest, short by {gigabytes(nearest.short_bytes)}, mostly {nearest.item}."
-    drawing = Drawing(f"{title}: no plan fits", said)
+    drawing = Drawing(f"{title}: no plan fits", f"No plan fits. {nearest_words(nearest)}.")
     _draw_memory(drawing, (group,), 0)
-    drawing.write(MARGIN, f"{nearest.degrees} comes nearest: short by {gigabytes(nearest.short_bytes)} a device", kind="dim")
+    for line in wrapped(nearest_words(nearest), 68):
+        drawing.write(MARGIN, line, kind="dim")
     return drawing.text()
 
 

@@ -10,8 +10,9 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Bar, Block, Cell
 from dayzero.stages.launch_figures import fullest
 from dayzero.stages.placement import Spread, linked, node_lines, outside, place, spreads
-from dayzero.stages.plan_memory import RankGroup, gigabytes, items_in, letter_of, telling_groups
+from dayzero.stages.plan_memory import HOST, RankGroup, gigabytes, items_in, letter_of, telling_groups
 from dayzero.stages.plan_words import (
+    RESOURCES,
     figures,
     grade_of,
     parallel_words,
@@ -69,11 +70,10 @@ def memory_block(plan: ParallelPlan) -> Block:
 
 
 def _legend(groups: tuple[RankGroup, ...], told: RankGroup) -> tuple[tuple[str, str], ...]:
+    """What each letter stands for, with the bytes of the told group, or the most of any where that one has none."""
     order = items_in(groups)
-    return tuple(
-        (name, f"{letter_of(name, order)} {name.replace('_', ' ')} {gigabytes(told.items_bytes.get(name, 0))}")
-        for name in order
-    )
+    most = {name: told.items_bytes.get(name, 0) or max(one.items_bytes.get(name, 0) for one in groups) for name in order}
+    return tuple((name, f"{letter_of(name, order)} {name.replace('_', ' ')} {gigabytes(most[name])}") for name in order)
 
 
 def _filled(group: RankGroup) -> str:
@@ -127,7 +127,7 @@ def speed_block(report: PlanReport, plan: ParallelPlan) -> Block:
         )
     lines = [line for phase in ("prefill", "decode", "train") if (line := term_words(estimates.terms, phase)) is not None]
     if plan.binds is not None:
-        lines.insert(0, f"what binds: {plan.binds}")
+        lines.insert(0, f"what binds: {RESOURCES.get(plan.binds, plan.binds)}")
     if not rows:
         lines.append(
             "not estimated: "
@@ -156,10 +156,9 @@ def _placement(plan: ParallelPlan, profile: PlatformProfile) -> Block:
 
 def spread_words(spread: Spread, profile: PlatformProfile) -> str:
     """Where the groups of one kind lie, in a sentence."""
-    group = f"{spread.kind}: {spread.groups} group{'' if spread.groups == 1 else 's'} of {spread.size}"
-    return (
-        f"{group} inside {linked(spread.domain)}" if spread.domain is not None else f"{group} over {outside(spread, profile)}"
-    )
+    where = outside(spread, profile) if spread.domain is None else linked(spread.domain)
+    one = spread.groups == 1
+    return f"{spread.kind}: {spread.groups} group{'' if one else 's'} of {spread.size} talk{'s' if one else ''} over {where}"
 
 
 def _ladder(plan: ParallelPlan) -> Block:
@@ -243,6 +242,7 @@ def reason_words(family: RejectedFamily) -> str:
         if isinstance(size, int | float)
         and name.endswith("_bytes")
         and name not in ("short_bytes", "limit_bytes", "needed_bytes")
+        and not name.startswith(HOST)
     }
     largest = max(items, key=lambda name: items[name], default=None)
     most = "" if largest is None else f", {gigabytes(items[largest])} of it {largest.replace('_', ' ')}"
@@ -251,11 +251,20 @@ def reason_words(family: RejectedFamily) -> str:
     return f"{needed}short by {gigabytes(short)}"
 
 
+def nearest_words(nearest: NearestMiss) -> str:
+    """What the nearest miss is short of: bytes, or time where its memory is enough."""
+    item = nearest.item.replace("_", " ")
+    if nearest.short_bytes:
+        return (
+            f"{nearest.degrees} comes nearest: short by {gigabytes(nearest.short_bytes)} a device, the largest item is {item}"
+        )
+    return f"{nearest.degrees} comes nearest: its memory is enough, and its {item} misses what was asked"
+
+
 def _nearest(nearest: NearestMiss) -> Iterator[Block]:
     budget = nearest.budget
     group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
-    short, item = gigabytes(nearest.short_bytes), nearest.item.replace("_", " ")
-    said = f"{nearest.degrees} comes nearest: short by {short} a device, the largest item is {item}"
+    said = nearest_words(nearest)
     yield Block(
         "What came nearest",
         bars=(Bar(f"rank {budget.rank}", budget.items_bytes, budget.limit_bytes, _filled(group)),),
@@ -264,14 +273,14 @@ def _nearest(nearest: NearestMiss) -> Iterator[Block]:
     )
     rows: tuple[Mapping[str, Cell], ...] = tuple(
         {
-            "what would help": remedy.action,
+            "remedy": remedy.action,
             "gains a device": None if remedy.gain_bytes is None else gigabytes(remedy.gain_bytes),
             "gains": None if remedy.gain_s is None else seconds(remedy.gain_s),
             "enough alone": "yes" if remedy.enough else "no",
         }
         for remedy in nearest.remedies
     )
-    yield Block("Remedies", rows=rows)
+    yield Block("What would help", rows=rows)
 
 
 def _launch(launch: Launch) -> Block:

@@ -6,6 +6,12 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Interval, ParallelPlan, Term
 from dayzero.domain.planning import Workload
 
+RESOURCES = {"memory": "memory bandwidth", "launch": "kernel launches", "bubble": "pipeline bubble", "queue": "queueing"}
+"""Resources by the names that people use; a link domain has its own."""
+
+VARIOUS = "various"
+"""The resource of terms that are the sum of others."""
+
 PHASES = {"prefill": "TTFT", "decode": "TPOT", "train": "step"}
 """Which time the terms of a phase make up."""
 
@@ -121,16 +127,19 @@ def term_words(terms: tuple[Term, ...], phase: str, most: int = 4) -> str | None
             sums[term.what, term.resource][1] += term.hidden_s
     if not sums:
         return None
-    ordered = sorted(sums.items(), key=lambda item: item[1][1] - item[1][0])
-    said = [_term(what, resource, *times) for (what, resource), times in ordered[:most]]
-    rest = sum(whole - hidden for _, (whole, hidden) in ordered[most:])
+    # A sum of small ones is no term of its own.
+    ordered = sorted(sums.items(), key=lambda item: (item[0][1] == VARIOUS, item[1][1] - item[1][0]))
+    named = [item for item in ordered if item[0][1] != VARIOUS][:most]
+    said = [_term(what, resource, *times) for (what, resource), times in named]
+    rest = sum(whole - hidden for _, (whole, hidden) in ordered[len(named) :])
     if rest > 0:
-        said.append(f"{len(ordered) - most} more {seconds(rest)}")
+        said.append(f"all else {seconds(rest)}")
     return f"{PHASES.get(phase, phase)} = " + " + ".join(said)
 
 
 def _term(what: str, resource: str, whole: float, hidden: float) -> str:
     behind = f", {seconds(hidden)} more hidden" if hidden > 0 else ""
+    resource = RESOURCES.get(resource, resource)
     where = f" ({resource}{behind})" if resource != what else behind and f" ({behind[2:]})"
     return f"{what} {seconds(max(0.0, whole - hidden))}{where}"
 

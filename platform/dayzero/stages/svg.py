@@ -65,7 +65,7 @@ class Drawing:
         self.ground = self._child("rect", "", x="0", y="0", width="100%", height="100%")
         self.ground.set("class", "paper")
         self.y: float = MARGIN
-        for line in _wrapped(title, 56):
+        for line in wrapped(title, 56):
             self.write(MARGIN, line, size=TEXT + 2, weight="600")
 
     def text(self) -> str:
@@ -128,7 +128,8 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _wrapped(text: str, most: int) -> list[str]:
+def wrapped(text: str, most: int) -> list[str]:
+    """The text in lines of at most so many characters."""
     lines, line = [], ""
     for word in clean(text).split():
         if line and len(line) + len(word) + 1 > most:

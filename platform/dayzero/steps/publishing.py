@@ -40,6 +40,7 @@ def bundle_files(bench: Bench, lease: Lease) -> tuple[BundleFile, ...]:
         manifest=manifest,
         release=subject.release,
         stack=offered[1] if offered else None,
+        profile=subject.profile,
     )
 
 

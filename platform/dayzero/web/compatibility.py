@@ -4,21 +4,28 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.catalog import CompatibilityList
+from dayzero.ports.hub import ArtifactStore
+from dayzero.stages.bundle_plan import PICTURE
+from dayzero.steps.bundles import bundled_file
 from dayzero.web.pages import entry_page, list_page
 
 SCHEMA = "dayzero.compat/1"
 PAGE_HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'",
+    "content-security-policy":
+        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; form-action 'self'; base-uri 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-}
-"""Nothing is loaded, nothing is run, nothing is sent elsewhere."""
+}  # fmt: skip
+"""Nothing is loaded but a plan's picture, nothing is run, nothing is sent elsewhere."""
+
+PICTURE_HEADERS = PAGE_HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+"""A worker wrote the bundle that the picture comes from: opened by itself it runs nothing either."""
 
 MAX_PAGE_ROWS = 1000
 
@@ -34,9 +41,15 @@ class Listing(Protocol):
         """Entries as people ask for them."""
         ...
 
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Where their bundles lie."""
+        ...
+
 
 def router(plane: Listing) -> APIRouter:
-    """`/v1/compat`, `/v1/compat/rollup`, `/v1/compat/{id}` as JSON; `/` and `/compat/{id}` as pages without JavaScript."""
+    """`/v1/compat`, `/v1/compat/rollup`, `/v1/compat/{id}` as JSON; `/` and `/compat/{id}` as pages without JavaScript,
+    `/compat/{id}/plan.svg` as the picture of the entry's plan."""
     routes = APIRouter()
 
     @routes.get("/v1/compat")
@@ -64,7 +77,17 @@ def router(plane: Listing) -> APIRouter:
             found = plane.compatibility.entry(entry_id)
         except BadInputError as error:
             return HTMLResponse(entry_page(None, None, str(error)), _status(error), PAGE_HEADERS)
-        return HTMLResponse(entry_page(row, found, None), headers=PAGE_HEADERS)
+        drawn = bundled_file(plane.artifacts, found.bundle, PICTURE) is not None
+        return HTMLResponse(entry_page(row, found, None, drawn=drawn), headers=PAGE_HEADERS)
+
+    @routes.get("/compat/{entry_id}/plan.svg")
+    def picture(entry_id: str) -> Response:
+        drawn = bundled_file(plane.artifacts, plane.compatibility.entry(entry_id).bundle, PICTURE)
+        if drawn is None:
+            raise NotFoundError(
+                f"entry {entry_id} has no picture of its plan.", remedy="An adaptation that runs through draws one."
+            )
+        return Response(drawn, media_type="image/svg+xml", headers=PICTURE_HEADERS)
 
     return routes
 

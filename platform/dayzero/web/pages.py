@@ -1,4 +1,4 @@
-"""Pages for people. Jinja escapes every value; the pages work without JavaScript and load nothing."""
+"""Pages for people. Jinja escapes every value; the pages work without JavaScript and load nothing but a plan's picture."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -33,6 +33,7 @@ thead th { background: var(--soft); font-weight: 600; }
 input[type=text] { width: min(40rem, 70%); font: inherit; padding: .25rem .4rem; }
 button { font: inherit; padding: .25rem .8rem; }
 small, .dim { opacity: .75; }
+img.plan { display: block; width: 100%; max-width: 45rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--soft); padding: .7rem; }
 </style>
 </head>
@@ -112,6 +113,9 @@ _ENTRY = """\
 <tr><td colspan="4" class="dim">Nothing was measured.</td></tr>
 {% endfor %}
 </tbody></table></div>
+{% if drawn %}<h2>Plan</h2>
+<img class="plan" src="/compat/{{ row.entry_id | urlencode }}/plan.svg"
+ alt="Plan {{ row.plan }}: memory by rank and placement; the bundle's README has the figures">{% endif %}
 {% if entry.sample_text %}<h2>What it says</h2><pre>{{ entry.sample_text }}</pre>{% endif %}
 <h2>Columns</h2>
 <div class="scroll"><table><tbody>
@@ -131,11 +135,11 @@ def list_page(rows: Sequence[Row], filter: str, columns: Sequence[tuple[str, str
     return page.render(title="Compatibility", rows=shown, filter=filter, columns=columns, problem=problem)
 
 
-def entry_page(row: Json, entry: CompatibilityEntry | None, problem: str | None) -> str:
-    """One entry as a page; without an entry, `problem` says why."""
+def entry_page(row: Json, entry: CompatibilityEntry | None, problem: str | None, *, drawn: bool = False) -> str:
+    """One entry as a page; without an entry, `problem` says why. `drawn`: there is a picture of its plan."""
     title = f"{entry.key.model} on {entry.key.platform}" if entry else "Entry"
     page = _pages().get_template("entry")
-    return page.render(title=title, row=row, entry=plain(entry) if entry else None, problem=problem)
+    return page.render(title=title, row=row, entry=plain(entry) if entry else None, problem=problem, drawn=drawn)
 
 
 def _known(value: object) -> str:

@@ -23,11 +23,16 @@ from dayzero.cli import compat, run, subscribe
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry, Correctness
+from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Measurement, Verdict
 from dayzero.errors import BadInputError, DayzeroError, NotFoundError, UnavailableError
 from dayzero.settings import Settings
+from dayzero.stages.bundle import BundleFile
+from dayzero.stages.plan_picture import plan_picture
+from dayzero.steps.publishing import archive
 from dayzero.web.compatibility import router
 from dayzero.web.door import create_app
+from plans import DENSE, made_plan, shipped, structure
 from store_nouns import check, entry, release
 
 pytestmark = pytest.mark.postgres
@@ -225,6 +230,31 @@ def test_pages_escape_everything_and_load_nothing(plane: Plane, client: TestClie
     assert client.get("/?filter=nope").status_code == 422
     assert client.get("/compat/" + "0" * 40).status_code == 404
     assert "attention.mla" in client.get(f"/compat/{row['entry_id']}").text
+
+
+def test_an_entry_shows_the_picture_of_its_plan(plane: Plane, client: TestClient) -> None:
+    picture = plan_picture(made_plan(Degrees(tp=2), structure(DENSE)), shipped("h200"), HOSTILE)
+    files = (BundleFile("README.md", "x"), BundleFile("plan.svg", picture))
+    bundle = plane.artifacts.put(archive(files), media_type="application/gzip", name="b.tar.gz")
+    finish(plane, replace(entry("x"), bundle=bundle))
+    (row,) = plane.compatibility.current()
+    page = client.get(f"/compat/{row['entry_id']}")
+    assert (
+        f'src="/compat/{row["entry_id"]}/plan.svg"' in page.text and "img-src 'self'" in page.headers["content-security-policy"]
+    )
+    shown = client.get(f"/compat/{row['entry_id']}/plan.svg")
+    assert shown.text == picture and shown.headers["content-type"] == "image/svg+xml"
+    assert "sandbox" in shown.headers["content-security-policy"] and "<script" not in shown.text
+
+
+def test_an_entry_without_a_picture_has_none(plane: Plane, client: TestClient) -> None:
+    broken = plane.artifacts.put(b"no archive", media_type="application/gzip", name="b.tar.gz")
+    for bundle, model in ((None, "org/none"), (broken, "org/broken"), ("0" * 64, "org/gone")):
+        finish(plane, replace(entry("x"), bundle=bundle), model)
+    for row in plane.compatibility.current():
+        assert "plan.svg" not in client.get(f"/compat/{row['entry_id']}").text
+        refused = client.get(f"/compat/{row['entry_id']}/plan.svg")
+        assert refused.status_code == 404 and "no picture of its plan" in refused.text
 
 
 def test_wrong_requests_get_one_sentence(client: TestClient) -> None:

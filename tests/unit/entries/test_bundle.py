@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 from dayzero.domain.entry import CompatibilityEntry, EntryKey
 from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport
 from dayzero.domain.planning import Degrees, Workload
-from dayzero.domain.platforms import Stack
+from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.stages.bundle import BundleFile, image_tag, render_bundle
 from dayzero.stages.bundle_escape import clean, csv_text, markdown_text
 from dayzero.stages.entries import derive_entry
+from plans import DENSE, made_plan, made_report, shipped, structure
 
 HOSTILE = (
     "org/m'; touch pwned; '",
@@ -59,8 +60,17 @@ def entry_for(key: EntryKey, words: str = "x") -> CompatibilityEntry:
     return derive_entry(key, mode=Mode.INFERENCE, coverage=None, report=found, plan=None)
 
 
-def render(key: EntryKey = KEY, release: Release = RELEASE, words: str = "x") -> dict[str, BundleFile]:
-    files = render_bundle(entry_for(key, words), spec=None, plan=PLAN, manifest=MANIFEST, release=release, stack=STACK)
+def render(
+    key: EntryKey = KEY,
+    release: Release = RELEASE,
+    words: str = "x",
+    *,
+    planned: tuple[PlatformProfile, PlanReport] | None = None,
+) -> dict[str, BundleFile]:
+    profile, plan = planned or (None, PLAN)
+    spec = structure(DENSE) if planned else None
+    files = render_bundle(entry_for(key, words), spec=spec, plan=plan, manifest=MANIFEST, release=release, stack=STACK,
+                          profile=profile)  # fmt: skip
     assert list(files) == sorted(files, key=lambda file: file.path)
     return {file.path: file for file in files}
 
@@ -205,6 +215,35 @@ def test_image_tags_are_always_valid(model: str, content: str) -> None:
     tag = image_tag(model, content)
     assert _NAME.fullmatch(tag)
     assert len(tag) <= 255
+
+
+def test_a_plan_brings_its_picture_its_descriptor_and_start_scripts(tmp_path: Path) -> None:
+    degrees = Degrees(tp=8, pp=2)
+    planned = shipped("h200"), made_report(made_plan(degrees, structure(DENSE)))
+    files = render(replace(KEY, plan=degrees), planned=planned)
+    assert {name for name, file in files.items() if file.executable} == {"launch.sh", "start-vllm.sh", "start-sglang.sh"}
+    document = json.loads(files["launch.json"].text)
+    assert document["schema"] == "dayzero.launch/1" and document["nodes"][1]["ranks"] == "8-15"
+    for name in ("start-vllm.sh", "start-sglang.sh"):
+        (tmp_path / name).write_text(files[name].text)
+        subprocess.run(["bash", "-n", tmp_path / name], check=True)
+    assert files["plan.svg"].text.startswith("<svg")
+    guide = files["README.md"].text
+    assert "(plan.svg)" in guide and "| 0-7 | 50,000,000,000 |" in guide and "node 1: ranks 8-15, stage 1" in guide
+    unlisted = replace(shipped("h200"), engines={})
+    few = render(replace(KEY, plan=degrees), planned=(unlisted, planned[1]))
+    assert [name for name, file in few.items() if file.executable] == ["launch.sh"]
+    assert "no source says" in few["launch.json"].text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_stays_text_in_what_a_plan_brings(name: str) -> None:
+    planned = replace(shipped("h200"), title=name), made_report(made_plan(Degrees(tp=2), structure(DENSE)))
+    files = render(replace(KEY, model=name), planned=planned)
+    assert "<script" not in files["plan.svg"].text and "\x1b" not in files["plan.svg"].text
+    assert json.loads(files["launch.json"].text)["model"] == name or not name.isprintable()
+    for file in files.values():
+        file.text.encode("utf-8")
 
 
 def test_unknown_things_are_said_to_be_unknown() -> None:
