@@ -1,19 +1,17 @@
 """What `dayzero plan --json` prints: additive only; docs/reference/json.md describes it."""
 
-from collections.abc import Mapping
-
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees
 from dayzero.stages.launch import descriptor
 from dayzero.stages.placement import spreads
-from dayzero.stages.plan_memory import RankGroup, rank_groups
+from dayzero.stages.plan_memory import HOST, RankGroup, rank_groups
 from dayzero.stages.plan_screen import families_of
 from dayzero.steps.explaining import Explained
 
 SCHEMA = "dayzero.plan/1"
-RANKS_ONE_BY_ONE = 64
-"""In larger worlds equal ranks share an entry of `per_rank_bytes`."""
+RANKS_ONE_BY_ONE = 256
+"""In larger worlds ranks that need the same share an entry of `per_rank_bytes`, that of the first of them."""
 
 
 def plan_document(explained: Explained) -> dict[str, Json]:
@@ -89,8 +87,10 @@ def _plan(plan: ParallelPlan) -> dict[str, Json]:
         **_degrees(plan.degrees),
         "choices": plain(plan.choices),
         "stage_layers": plain(plan.stage_layers),
-        "memory": {"per_rank_bytes": _memory(plan.memory)},
+        "memory": _memory(plan.memory),
         "estimates": _estimates(plan.estimates),
+        "step_s": _bounds(plan.estimates.step_s),
+        "terms": plain(plan.estimates.terms),
         "binds": plan.binds,
         "ladder": [str(rung) for rung in plan.ladder],
         "rungs": [
@@ -110,25 +110,29 @@ def _plan(plan: ParallelPlan) -> dict[str, Json]:
     }
 
 
-def _memory(budgets: tuple[MemoryBudget, ...]) -> list[Json]:
+def _memory(budgets: tuple[MemoryBudget, ...]) -> dict[str, Json]:
+    """By rank, and by the ranks that need the same; items in the host's memory are no part of a device's total."""
     groups = rank_groups(budgets)
+    each = groups
     if len(budgets) <= RANKS_ONE_BY_ONE:
-        groups = tuple(RankGroup((one.rank,), one.items_bytes, one.limit_bytes) for one in budgets)
-    return [
-        {
-            "rank": group.ranks[0],
-            "ranks": group.named,
-            "count": len(group.ranks),
-            **_items(group.items_bytes),
-            "total": group.total_bytes,
-            "limit": group.limit_bytes,
-        }
-        for group in groups
-    ]
+        each = tuple(RankGroup((one.rank,), one.items_bytes, one.limit_bytes) for one in budgets)
+    return {
+        "per_rank_bytes": [{"rank": group.ranks[0], **_budget(group)} for group in each],
+        "by_ranks": [
+            {
+                "ranks": group.named,
+                "count": len(group.ranks),
+                **_budget(group),
+                "host": {name.removeprefix(HOST): size for name, size in group.items_bytes.items() if name.startswith(HOST)},
+            }
+            for group in groups
+        ],
+    }
 
 
-def _items(items: Mapping[str, int]) -> dict[str, Json]:
-    return dict(items)
+def _budget(group: RankGroup) -> dict[str, Json]:
+    items: dict[str, Json] = {name: size for name, size in group.items_bytes.items() if not name.startswith(HOST)}
+    return {**items, "total": group.total_bytes, "limit": group.limit_bytes}
 
 
 def _point(plan: ParallelPlan) -> Json:
@@ -151,13 +155,12 @@ def _nearest(nearest: NearestMiss) -> Json:
 
 
 def _estimates(estimates: Estimates) -> Json:
-    def bounds(interval: Interval | None) -> Json:
-        return None if interval is None else [interval.low, interval.mid, interval.high]
-
     return {
-        "ttft_s": bounds(estimates.ttft_s),
-        "tpot_s": bounds(estimates.tpot_s),
-        "throughput_tokens_per_s": bounds(estimates.throughput_tokens_per_s),
-        "step_s": bounds(estimates.step_s),
-        "terms": plain(estimates.terms),
+        "ttft_s": _bounds(estimates.ttft_s),
+        "tpot_s": _bounds(estimates.tpot_s),
+        "throughput_tokens_per_s": _bounds(estimates.throughput_tokens_per_s),
     }
+
+
+def _bounds(interval: Interval | None) -> Json:
+    return None if interval is None else [interval.low, interval.mid, interval.high]

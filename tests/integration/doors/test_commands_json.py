@@ -122,6 +122,9 @@ def test_plan(door: Door, tiny: Path) -> None:
         items = {name: value for name, value in rank.items() if name not in ("rank", "total", "limit")}
         assert rank["total"] == sum(items.values()) <= rank["limit"]
     assert set(plan["estimates"]) == {"ttft_s", "tpot_s", "throughput_tokens_per_s"}
+    assert sum(group["count"] for group in plan["memory"]["by_ranks"]) == plan["devices"]
+    assert document["launch"]["schema"] == "dayzero.launch/1"
+    assert plan["rungs"][-1]["devices"] == plan["devices"]
     assert all({"family", "reason", "numbers"} <= set(no) for no in document["rejected"])
     assert document["candidates"] >= 1 + len(document["alternatives"])
 
@@ -131,6 +134,22 @@ def test_plan_of_degrees_that_do_not_fit_says_why(door: Door, tiny: Path) -> Non
     assert said.code == 1
     assert said.document["plan"] is None
     assert any("3" in no["reason"] for no in said.document["rejected"])
+
+
+def test_plan_draws_and_launches(door: Door, tiny: Path, tmp_path: Path) -> None:
+    config = tiny / "config.json"
+    shown = door("plan", config, "--platform", "h200", "--devices", "16", "--tp", "2", "--svg", tmp_path / "plan.svg")
+    assert shown.code == 0 and "tp2 on 2 devices" in shown.out and "Memory by rank" in shown.out
+    assert (tmp_path / "plan.svg").read_text().startswith("<svg")
+    script = door("plan", config, "--platform", "h200", "--devices", "16", "--tp", "2", "--launch", "vllm")
+    assert script.code == 0 and script.out.startswith("#!/usr/bin/env bash") and "--tensor-parallel-size 2" in script.out
+    for arguments, says in (
+        (("--launch", "llama.cpp"), "llama.cpp is no engine that dayzero launches"),
+        (("--pp", "2", "--launch", "torchrun"), "torchrun cannot run tp2-pp2: the modelling library does not combine"),
+        (("--svg", tmp_path / "none" / "plan.svg"), "plan.svg cannot be written"),
+    ):
+        refused = door("plan", config, "--platform", "h200", "--devices", "16", "--tp", "2", *arguments)
+        assert refused.code == 2 and says in refused.error, refused.err
 
 
 def test_fetch_and_plan_agree_on_the_bytes(door: Door, tiny: Path, tmp_path: Path) -> None:
