@@ -48,7 +48,8 @@ class StepCost:
         assert profile.memory_bandwidth_bytes_per_s is not None
         self._bandwidth = profile.memory_bandwidth_bytes_per_s.value
         self._rates = {(scheme or "native"): rate for scheme, rate in rates.by_scheme.items()}
-        self.network = Network(profile, self.figures["link"], self.figures["collective_s"])
+        self.network = Network(profile, self.figures["link"], self.figures["wide_link"], self.figures["collective_s"],
+                               self.figures["wide_collective_s"])  # fmt: skip
         self.classes, self.class_of = _classes(spec.layers)
         self._matrices = [[(mixer, mixer_matrices(spec, mixer)) for mixer in kind.mixers] for kind in self.classes]
         self._experts = [feed_forward_matrices(spec, kind.feed_forward) for kind in self.classes]
