@@ -17,6 +17,7 @@ ASSUMED: Efficiencies = {
     "link": Efficiency(0.45, 0.70, 0.90, _JUDGEMENT),
     "wide_link": Efficiency(0.30, 0.50, 0.85, _JUDGEMENT),
     "wide_collective_s": Efficiency(80e-6, 30e-6, 10e-6, _JUDGEMENT),
+    "imbalance": Efficiency(2.5, 1.5, 1.0, _JUDGEMENT),
     "overlap": Efficiency(0.0, 0.2, 0.6, _JUDGEMENT),
     "gradient_overlap": Efficiency(0.3, 0.7, 0.95, _JUDGEMENT),
     "kernel_s": Efficiency(6e-6, 3e-6, 1.5e-6, _JUDGEMENT),

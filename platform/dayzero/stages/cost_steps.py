@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
-from dayzero.domain.costs import Efficiencies, Load, Operation
+from dayzero.domain.costs import Efficiencies, Load, Matrix, Operation
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost_efficiency import figures_of
@@ -74,6 +74,35 @@ class StepCost:
             total += self._sum(self._head_operations(degrees, load))
         return total
 
+    def exchange_s(
+        self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, *, compressed: bool = False
+    ) -> float | None:
+        """What the exchanges between ranks are of `stage_s`."""
+        exchanged = self._exchanges(degrees, load, compressed)
+        total = 0.0
+        for kind, count in counts:
+            link = exchanged[kind]
+            if link is None:
+                return None
+            total += count * (link[0] - link[1])
+        return total
+
+    def head_s(self, tokens: float, tp: int) -> float:
+        """Logits of so many tokens on one of tp ranks."""
+        return self._sum(linear((self._head,), tokens, tp))
+
+    @property
+    def stream_bytes_per_s(self) -> float:
+        """Memory bandwidth that long reads and writes reach."""
+        return self._bandwidth * self.figures["stream"]
+
+    def matrices_of(self, kind: int) -> tuple[tuple[Matrix, ...], tuple[Matrix, ...], int]:
+        """The matrices of one class of layers: for every token, of one expert, and how many experts there are."""
+        feed_forward = self.classes[kind].feed_forward
+        mixing = [matrix for _, matrices in self._matrices[kind] for matrix in matrices]
+        held = feed_forward.routed_experts if feed_forward is not None else 0
+        return (*mixing, *self._experts[kind].always), self._experts[kind].expert, held
+
     def parts(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
               compressed: bool = False) -> tuple[Part, ...]:  # fmt: skip
         """What `stage_s` sums, one part for each operator of each class of layers and each exchange."""
@@ -136,7 +165,7 @@ class StepCost:
         if feed_forward is None:
             return ()
         tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        return feed_forward_operations(feed_forward, self._experts[kind], tokens, degrees)
+        return feed_forward_operations(feed_forward, self._experts[kind], tokens, degrees, self.figures["imbalance"])
 
     def _head_operations(self, degrees: Degrees, load: Load) -> Iterable[Operation]:
         # Only the last position of a prompt is sampled from.

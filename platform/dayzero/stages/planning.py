@@ -158,6 +158,7 @@ def _findings(search: Search, plans: list[ParallelPlan]) -> Iterator[Finding]:
     if plans:
         yield from search.estimator.missing
         yield from search.estimator.findings
-        if not search.estimator.missing and plans[0].estimates.tpot_s is None:
+        estimated = plans[0].estimates.throughput_tokens_per_s is not None
+        if not search.estimator.missing and not estimated:
             yield Finding("estimate.no_figure", "link bandwidth", f"link bandwidth is not known for {profile.slug} between the "
                           "ranks of the plan: no estimate", Severity.NOTE)  # fmt: skip

@@ -134,6 +134,8 @@ class Search:
 
     def _timed(self, degrees: Degrees, choices: Choices) -> Candidate | None:
         """The candidate with its likely times; None when it misses a target (the refusal is counted)."""
+        if self.workload.training is not None:
+            return self._trained(degrees, choices)
         serving = self.estimator.likely
         wanted = self.workload.ttft_s is not None or self.workload.tpot_s is not None or self.workload.rate_per_s is not None
         if serving is None or (self.workload.objective is Objective.WIDEST and not wanted):
@@ -151,6 +153,19 @@ class Search:
                 self.refusals.add(Rejection(degrees, family, reason, numbers), value / target)
                 return None
         return candidate
+
+    def _trained(self, degrees: Degrees, choices: Choices) -> Candidate | None:
+        """A training plan with its step; None when the step's sequences do not divide over it (the refusal is counted)."""
+        cost = self.estimator.training
+        training = self.workload.training
+        assert training is not None
+        sequences, each = training.tokens_per_step // training.sequence_tokens, degrees.dp * choices.micro_batch
+        if training.tokens_per_step % training.sequence_tokens or sequences % each:
+            reason = f"{sequences} sequences a step do not divide over {degrees.dp} replicas by {choices.micro_batch} at a time"
+            numbers: dict[str, int | float | str | None] = {"sequences": sequences, "each": each}
+            self.refusals.add(Rejection(degrees, "micro-batches", reason, numbers))
+            return None
+        return Candidate(degrees, choices, None, cost.trained(degrees, choices) if cost is not None else None)
 
     def _without_times(self, candidate: Candidate, wanted: bool) -> Candidate | None:
         """A rate that is too high, or a figure that is missing."""
