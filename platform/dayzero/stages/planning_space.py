@@ -126,6 +126,4 @@ def _replicas(space: Space, group: int, shared: int) -> Iterator[int]:
         yield from (shared * count for count in range(1, most + 1))
         return
     sizes = {most, *(domain // (group * shared) for domain in space.domains)}
-    if space.workload.objective is Objective.FEWEST_DEVICES:
-        sizes |= {1, *(2**power for power in range(1, most.bit_length()))}
     yield from (shared * count for count in sorted(sizes) if 1 <= count <= most)
