@@ -128,11 +128,12 @@ class Network:
 
     def point_to_point(self, message: float, stride: int, span: int) -> float | None:
         """From one pipeline stage to the next, `stride` ranks away, where the pipeline spans `span` ranks: the worst hop."""
-        hops = self.hops(max(2, span // max(1, stride)), stride)
+        size = max(2, span // max(1, stride))
+        hops = self.hops(size, stride)
         if hops is None:
             return None
         slowest = min((hop.link for hop in hops), key=lambda link: link.bytes_per_s)
-        return message / slowest.bytes_per_s + max(hop.link.latency_s for hop in hops) + self.call_s(2, stride)
+        return message / slowest.bytes_per_s + max(hop.link.latency_s for hop in hops) + self.call_s(size, stride)
 
     def call_s(self, size: int, stride: int) -> float:
         """What starting a collective takes, whatever its bytes; more where it leaves the innermost domain."""

@@ -78,6 +78,7 @@ def plan_for(
         families=refusals.families,
         pareto=tuple(front),
         nearest=None if plans else nearest_miss(search, space, found),
+        fitting=len(found.fitting),
     )
 
 
