@@ -86,7 +86,7 @@ def _contexts(space: Space) -> tuple[int, ...]:
 
 
 def _of_tensor(space: Space, tp: int, cp: int) -> Iterator[Degrees | Rejection]:
-    for ep, etp in _expert_degrees(space, tp, space.devices // (tp * cp)):
+    for ep, etp in _expert_degrees(space, tp, space.devices // cp):
         shared = max(1, ep * etp // tp)
         refused = violations(space.spec, Degrees(tp, 1, ep, shared, cp, etp), space.workload.redundant_experts)
         if refused:
