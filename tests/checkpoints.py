@@ -5,7 +5,7 @@ from math import prod
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
-from dayzero.stages.parameters import expected_tensors
+from dayzero.stages.layout_stored import stored_tensors
 from dayzero.stages.structure import read_spec
 
 SMOLLM2: dict[str, object] = {
@@ -37,13 +37,9 @@ def spec_for(config: dict[str, object], index: CheckpointIndex | None = None) ->
 
 def names_for(config: dict[str, object]) -> list[tuple[str, tuple[int, ...]]]:
     """Names and shapes of a checkpoint of the configuration, in checkpoint order."""
-    pairs = []
-    for tensor in expected_tensors(spec_for(config)):
-        for expert in range(tensor.experts):
-            name = tensor.name.replace("{e}", str(expert))
-            full = name if name == "lm_head.weight" else f"model.{name}"
-            pairs.append((full if tensor.layer is None else f"model.layers.{tensor.layer}.{name}", tensor.shape))
-    return pairs
+    stored = stored_tensors(spec_for(config))
+    assert stored is not None
+    return [(tensor.name.replace("{e}", str(expert)), tensor.shape) for tensor in stored for expert in range(tensor.experts)]
 
 
 def index_for(config: dict[str, object], dtype: str = "BF16", element_bytes: int = 2) -> CheckpointIndex:

@@ -228,7 +228,8 @@ class Quantization:
     """How the weights are quantized: method, bits, block shape and modules left alone.
 
     `groups` holds each scheme with its modules, the first for what no other names; `cache_dtype` is what the publisher says of
-    the cache, never of the weights; `source` is the file that says so.
+    the cache, never of the weights; `source` is the file that says so. With `act_order` inputs are sorted by group, so that
+    a slice of inputs needs the scales of all groups.
     """
 
     method: str
@@ -239,6 +240,7 @@ class Quantization:
     cache_dtype: str | None = None
     source: str = "config.json"
     complete: bool = True
+    act_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ from dayzero.domain.planning import Degrees
 
 @dataclass(frozen=True, slots=True)
 class ShardTensor:
-    """A rank's part of one tensor: `dim` None means the whole of it, else the slice [start, stop) along dim.
+    """A rank's part of one tensor: `dim` None means the whole of it, else the slice [start, stop) along dim, or where there
+    are several the `pieces` in their order.
 
-    `begin` and `end` are absolute byte offsets in the rank's file.
+    `rows` are the ranges of the first dimension (experts) that the rank has; () for all. The last `padding_bytes` are zeros
+    beyond the tensor's end. `begin` and `end` are absolute byte offsets in the rank's file.
     """
 
     name: str
@@ -21,6 +23,9 @@ class ShardTensor:
     file: str
     begin: int
     end: int
+    pieces: tuple[tuple[int, int], ...] = ()
+    rows: tuple[tuple[int, int], ...] = ()
+    padding_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class ShardManifest:
     content_id: str
     degrees: Degrees
     files: tuple[ShardFile, ...]
+    redundant_experts: int = 0
 
     def rank_weight_bytes(self, rank: int) -> int:
         """Bytes of tensors that the rank holds."""

@@ -78,7 +78,15 @@ def _read(config: Mapping[str, Json], source: str) -> Quantization:
         cache_dtype=_cache(config),
         source=source,
         complete=not any(key.startswith("__") for key in (fields.mapping("quantized_layers") or {})),
+        act_order=_act_order(fields),
     )
+
+
+def _act_order(fields: Fields) -> bool:
+    """GPTQ's desc_act, or compressed-tensors' actorder by group ("static" and "weight" leave inputs where they are)."""
+    groups = [Fields(group, {}).inside("weights") for group in (fields.mapping("config_groups") or {}).values()
+              if isinstance(group, dict)]  # fmt: skip
+    return fields.flag("desc_act") is True or any(one.text("actorder") == "group" for one in groups if one is not None)
 
 
 def _groups(fields: Fields, method: str) -> tuple[QuantizationGroup, ...]:

@@ -1,82 +1,151 @@
-"""Cutting one tensor: the slice that a rank gets, or why it cannot be cut."""
+"""Cutting one tensor: the pieces that a rank gets, or why it cannot be cut."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from math import lcm, prod
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.canonical import Numbers
 from dayzero.domain.tensors import DTYPE_BITS, TensorHeader
-from dayzero.errors import BadInputError
-from dayzero.stages.layout_names import Leaf, TensorPlace
-from dayzero.stages.layout_partition import Partition, PartitionKind
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.layout_grain import Grain, grain_of
+from dayzero.stages.layout_names import TensorPlace
+from dayzero.stages.layout_partition import Partition
+from dayzero.stages.layout_rules import Rules
+from dayzero.stages.layout_runs import PartitionKind, Rule, Run, UncuttableError
 
+__all__ = ["VOCABULARY_MULTIPLE", "Cut", "Range", "UncuttableError", "cut", "cut_by", "largest_power_of_two", "padded_rows"]
 
-class UncuttableError(BadInputError):
-    """A tensor that the degrees cannot cut: family of the reason, the reason, and its figures."""
+VOCABULARY_MULTIPLE = 64
+"""Rows that embeddings and heads are padded to a multiple of before they are cut (vLLM, DEFAULT_VOCAB_PADDING_SIZE)."""
 
-    def __init__(self, family: str, reason: str, numbers: Numbers) -> None:
-        self.family = family
-        self.reason = reason
-        self.numbers = numbers
-        super().__init__(reason)
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A slice: [start, stop) along dim (None: the whole), the local shape and its bytes."""
+    """A rank's part of a tensor: `pieces` along `dim` (None: the whole), of `rows` of its first dimension where only some
+    experts are held (() for all), the local shape and its bytes, `padding_bytes` of them beyond the tensor's end."""
 
     dim: int | None
-    start: int
-    stop: int
+    pieces: tuple[Range, ...]
     shape: tuple[int, ...]
     size_bytes: int
+    rows: tuple[Range, ...] = ()
+    padding_bytes: int = 0
+
+
+def padded_rows(rows: int, parts: int) -> int:
+    """Rows of a vocabulary with padding: a multiple of 64 that divides by the parts; not padded when it is not cut."""
+    multiple = lcm(VOCABULARY_MULTIPLE, parts)
+    return rows if parts == 1 else -(-rows // multiple) * multiple
+
+
+def cut_by(
+    rule: Rule,
+    header: TensorHeader,
+    place: TensorPlace,
+    spec: ModelSpec,
+    parts: int,
+    part: int = 0,
+    rows: tuple[Range, ...] = (),
+) -> Cut:
+    """What one of `parts` ranks holds of a tensor, of the experts in `rows`; UncuttableError says why it cannot be cut."""
+    shape = (sum(stop - start for start, stop in rows), *header.shape[1:]) if rows else header.shape
+    whole = Cut(None, (), shape, prod(shape) * DTYPE_BITS[header.dtype] // 8, rows)
+    if parts == 1:
+        return whole
+    if rule.refused is not None:
+        raise UncuttableError("fused tensor", f"{header.name} {rule.refused}", {})
+    if rule.kind is PartitionKind.REPLICATED:
+        return whole
+    if rule.kind is PartitionKind.VOCABULARY:
+        return _vocabulary(header, parts, part) if _is_plain(header) else whole
+    grain = grain_of(header, place, rule, spec)
+    if grain is None:
+        return whole
+    pieces = tuple(_stored(header, piece, rule, grain, parts) for piece in _ranges(header, rule, parts, part))
+    local = sum(stop - start for start, stop in pieces)
+    shape = (*shape[: grain.dim], local, *shape[grain.dim + 1 :])
+    bits = prod(shape[grain.dim :]) * DTYPE_BITS[header.dtype]
+    if bits % 8:
+        raise UncuttableError("tensor size", f"{header.name}: {local} elements of {header.dtype} do not end on a byte",
+                              {"size": local})  # fmt: skip
+    return Cut(grain.dim, _joined(pieces), shape, prod(shape) * DTYPE_BITS[header.dtype] // 8, rows)
 
 
 def cut(header: TensorHeader, place: TensorPlace, partition: Partition, spec: ModelSpec) -> Cut:
-    """The slice of the tensor that the partition gives; UncuttableError says why there is none."""
-    dim = partition.dim
-    if dim is None or partition.parts == 1 or _has_one_scale(header, place, dim):
-        return Cut(None, 0, header.shape[0] if header.shape else 1, header.shape, header.size_bytes)
-    if dim >= len(header.shape):
-        raise UncuttableError("shape", f"{header.name} has {len(header.shape)} dimensions; number {dim} should be cut", {})
-    if partition.kind is not PartitionKind.EXPERT:
-        _require_layout(header, place, spec)
-    size = header.shape[dim]
-    if size % partition.parts:
-        raise UncuttableError("tensor size", f"{header.name}: {size} does not divide by {partition.parts}",
-                              {"size": size, "parts": partition.parts})  # fmt: skip
-    local = size // partition.parts
-    _require_blocks(header, spec, dim, local)
-    shape = (*header.shape[:dim], local, *header.shape[dim + 1 :])
-    if shape and shape[-1] * DTYPE_BITS[header.dtype] % 8:
-        raise UncuttableError("tensor size", f"{header.name}: {local} elements of {header.dtype} do not end on a byte",
-                              {"size": local})  # fmt: skip
-    return Cut(dim, partition.part * local, (partition.part + 1) * local, shape, header.size_bytes // partition.parts)
+    """The part of a tensor that a partition gives."""
+    parts = 1 if partition.axis is None else partition.parts
+    return cut_by(Rules(spec).rule_at(place), header, place, spec, parts, partition.part if parts > 1 else 0)
 
 
-def _has_one_scale(header: TensorHeader, place: TensorPlace, dim: int) -> bool:
-    return place.leaf is Leaf.SCALE and (dim >= len(header.shape) or header.shape[dim] == 1)
+def _is_plain(header: TensorHeader) -> bool:
+    """Quantized embeddings and heads stay whole: padding rows would need scales of their own."""
+    return header.dtype in ("F32", "F16", "BF16", "F64") and "scale" not in header.name
 
 
-_CUTTABLE = ("weight", "weight_scale_inv", "weight_scale", "input_scale", "bias", "", "_blocks", "_scales", "_bias")
+def _vocabulary(header: TensorHeader, parts: int, part: int) -> Cut:
+    rows = header.shape[0]
+    local = padded_rows(rows, parts) // parts
+    start, stop = min(part * local, rows), min((part + 1) * local, rows)
+    shape = (local, *header.shape[1:])
+    row_bytes = prod(header.shape[1:]) * DTYPE_BITS[header.dtype] // 8
+    return Cut(0, ((start, stop),), shape, local * row_bytes, padding_bytes=(local - (stop - start)) * row_bytes)
 
 
-def _require_layout(header: TensorHeader, place: TensorPlace, spec: ModelSpec) -> None:
-    packed = place.suffix not in _CUTTABLE or (place.suffix == "weight" and header.dtype in ("U8", "I32", "U32"))
-    if packed:
-        method = spec.quantization.method if spec.quantization else "unnamed"
-        raise UncuttableError("quantization", f"{header.name} is packed ({method}, {header.dtype}); how it is cut is not known",
-                              {"method": method})  # fmt: skip
-    concatenated = place.module.endswith("gate_up_proj") and FAMILIES[spec.family or ""].experts != "fused"
-    if concatenated:
-        raise UncuttableError("fused tensor", f"{header.name} holds gate and up projections one after the other; one slice "
-                              "cannot hold both halves", {})  # fmt: skip
+def _ranges(header: TensorHeader, rule: Rule, parts: int, part: int) -> list[Range]:
+    """Logical ranges along the axis, one of each run."""
+    at, found = 0, []
+    for run in rule.runs:
+        piece = run.range_of(part, parts)
+        if piece is None:
+            raise _indivisible(header.name, run, parts)
+        found.append((at + piece[0], at + piece[1]))
+        at += run.size
+    return found
 
 
-def _require_blocks(header: TensorHeader, spec: ModelSpec, dim: int, local: int) -> None:
-    block = spec.quantization.block_shape if spec.quantization else None
-    if block is None or not header.dtype.startswith("F8") or dim >= len(block) or len(header.shape) != len(block):
-        return
-    if local % block[dim]:
-        raise UncuttableError("block quantization", f"{header.name}: {local} a rank is no multiple of the quantization block "
-                              f"{block[dim]}", {"size": header.shape[dim], "local": local, "block": block[dim]})  # fmt: skip
+def _indivisible(name: str, run: Run, parts: int) -> UncuttableError:
+    reason = f"{name}: {run.units} {run.what} do not divide by {parts}"
+    if run.shared and parts > run.units:
+        reason += f", nor {parts} by them"
+    return UncuttableError(run.what, reason, {"size": run.units, "parts": parts})
+
+
+def _stored(header: TensorHeader, piece: Range, rule: Rule, grain: Grain, parts: int) -> Range:
+    """A logical range in stored elements; a grain that it splits cannot be cut."""
+    start, stop = piece
+    step = max(grain.size, grain.block)
+    if start % step or (stop % step and stop != rule.extent):
+        raise _splits(header, stop - start, rule, grain, parts)
+    return start // grain.size, -(-stop // grain.size)
+
+
+def _splits(header: TensorHeader, local: int, rule: Rule, grain: Grain, parts: int) -> UncuttableError:
+    block = max(grain.size, grain.block)
+    fitting = largest_power_of_two(rule.runs, block)
+    advice = "tp 1 is all that fits" if fitting == 1 else f"tp {fitting} is the largest power of two that fits"
+    if rule.expert:
+        advice += "; or whole experts by ep"
+    what = "quantization block" if grain.quantized else "packed word"
+    numbers: Numbers = {"size": rule.extent, "local": local, "block": block, "parts": parts, "largest": fitting}
+    family = "block quantization" if grain.quantized else "quantization"
+    return UncuttableError(family, f"{header.name}: {local} a rank is no multiple of the {what} {block}; {advice}", numbers)
+
+
+def largest_power_of_two(runs: Iterable[Run], block: int) -> int:
+    """The largest power of two whose parts of every run are whole units and whole blocks; 1 when no cut is."""
+    known, parts = list(runs), 1
+    while all(run.units % (2 * parts) == 0 and run.size // (2 * parts) % block == 0 for run in known):
+        parts *= 2
+    return parts
+
+
+def _joined(pieces: tuple[Range, ...]) -> tuple[Range, ...]:
+    joined: list[Range] = []
+    for start, stop in pieces:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], stop)
+        else:
+            joined.append((start, stop))
+    return tuple(joined)

@@ -63,7 +63,7 @@ _OLD_NORM = re.compile(r"(?i:norm)\.(gamma|beta)$")
 _BUFFERS = ("inv_freq", "e_score_correction_bias", "rotary_emb", "masked_bias")
 # Fused expert parameters join their companions by an underscore: gate_up_proj_blocks, down_proj_bias.
 _FUSED = re.compile(
-    r"^(?P<module>.*experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj))(?:_(?P<suffix>blocks|scales|bias))?$"
+    r"^(?P<module>.*experts\.(?:gate_up_proj|down_proj|gate_proj|up_proj))(?:_(?P<suffix>blocks|scales|bias|scale_inv|scale))?$"
 )
 
 
@@ -105,7 +105,7 @@ def _part(name: str, layer: int | None, below: str, layers: int | None) -> Part:
 def _split(template: str) -> tuple[str, str, Leaf]:
     if fused := _FUSED.match(template):
         suffix = fused.group("suffix") or ""
-        leaf = {"scales": Leaf.SCALE, "bias": Leaf.BIAS}.get(suffix, Leaf.VALUE)
+        leaf = {"scales": Leaf.SCALE, "scale": Leaf.SCALE, "scale_inv": Leaf.SCALE, "bias": Leaf.BIAS}.get(suffix, Leaf.VALUE)
         return fused.group("module"), f"_{suffix}" if suffix else "", leaf
     module, _, suffix = template.rpartition(".")
     if suffix in _BUFFERS:

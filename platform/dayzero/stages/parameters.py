@@ -15,14 +15,20 @@ EMBEDDINGS, HEAD, NORMS, RESIDUAL = "embeddings", "head", "norms", "residual"
 def expected_tensors(spec: ModelSpec) -> tuple[ExpectedTensor, ...]:
     """Every tensor of the language model (no multi-token prediction, no towers, no router correction bias); () when the
     family or a size is unknown."""
+    family, outside = family_of(spec), around_layers(spec)
+    if family is None or not outside:
+        return ()
+    return (*outside, *(tensor for layer in spec.layers for tensor in layer_tensors(layer, family, spec)))
+
+
+def around_layers(spec: ModelSpec) -> tuple[ExpectedTensor, ...]:
+    """The tensors outside of the layers; () when the family or a size is unknown."""
     family = family_of(spec)
     if family is None or spec.hidden_size is None or spec.vocabulary_size is None or spec.tied_embeddings is None:
         return ()
     hidden, table = spec.hidden_size, (spec.vocabulary_size, spec.hidden_size)
     tensors = [ExpectedTensor(None, "embed_tokens.weight", table, EMBEDDINGS), *_positions(spec, family, hidden)]
     tensors += _layer_inputs(spec, hidden)
-    for layer in spec.layers:
-        tensors += layer_tensors(layer, family, spec)
     tensors += _outside(spec, family, hidden)
     if not spec.tied_embeddings:
         tensors.append(ExpectedTensor(None, "lm_head.weight", table, HEAD))

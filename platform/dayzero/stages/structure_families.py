@@ -27,7 +27,8 @@ class Family:
     layout_partition). `named`: published checkpoints name tensors as parameters_* does, though sharding is not proven.
     `drafts`: multi-token-prediction layers hold copies of embeddings and head (copies) or use the model's own (shared).
     `layer_inputs`: a second embedding has a slice for each layer. `widening`: how many times the hidden size a feed-forward
-    is wide where configurations do not say.
+    is wide where configurations do not say. `derived`: sharding rules follow from the structure, but no parallel run has proven
+    them: plans are made by them, ranks are not run.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Family:
     activation: str = "silu"
     dtype: str | None = None
     sharded: bool = False
+    derived: bool = False
     named: bool = False
     drafts: str | None = None
     layer_inputs: bool = False
@@ -72,7 +74,7 @@ _MISTRAL = Family("mistral", qkv_bias=False, output_bias=False, window="all", sh
 _QWEN2 = Family("qwen2", qkv_bias=True, output_bias=False, window="flagged", sharded=True)
 _QWEN3 = Family("qwen3", qk_norm="head", window="flagged", sharded=True)
 _QWEN3_NEXT = Family("qwen3_next", recurrent="gated_delta", layout="listed", qk_norm="head", output_gate=True, experts="step",
-                     shared_gate=True, scoring="softmax", drafts="shared")  # fmt: skip
+                     shared_gate=True, scoring="softmax", drafts="shared", derived=True)  # fmt: skip
 _DEEPSEEK_V2 = Family("deepseek_v2", attention="latent", experts="first_dense", scoring="softmax", sharded=True)
 _DEEPSEEK_V3 = replace(_DEEPSEEK_V2, name="deepseek_v3", correction_bias=True, scoring="sigmoid", drafts="copies")
 _GEMMA = Family("gemma", tied_default=True, activation="gelu_pytorch_tanh", sharded=True)
@@ -80,7 +82,7 @@ _MINIMAX_M2 = Family("minimax_m2", qkv_bias=False, output_bias=False, qk_norm="f
                      block="block_sparse_moe", scoring="sigmoid", sharded=True)  # fmt: skip
 _KIMI_LINEAR = Family("kimi_linear", attention="latent", recurrent="kimi_delta", layout="lists", experts="first_dense",
                       block="block_sparse_moe", prefix="self_attn", correction_bias=True, scoring="sigmoid",
-                      named=True)  # fmt: skip
+                      derived=True, named=True)  # fmt: skip
 _ALL = (
     _LLAMA,
     _MISTRAL,
@@ -88,7 +90,7 @@ _ALL = (
     _QWEN2,
     replace(_QWEN2, name="qwen2_moe", experts="step", shared_gate=True, scoring="softmax"),
     # MiMo-7B is Qwen2 with a draft layer (XiaomiMiMo/MiMo-7B-Base, modeling_mimo.py).
-    replace(_QWEN2, name="mimo", sharded=False, named=True),
+    replace(_QWEN2, name="mimo", sharded=False, derived=True, named=True),
     _QWEN3,
     replace(_QWEN3, name="qwen3_moe", experts="step", scoring="softmax"),
     replace(_QWEN3, name="qwen3_vl_text", window="none"),
@@ -99,48 +101,50 @@ _ALL = (
     _DEEPSEEK_V2,
     _DEEPSEEK_V3,
     replace(_DEEPSEEK_V3, name="kimi_k2"),
-    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False, named=True),
-    replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False, named=True),
+    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False, derived=True, named=True),
+    replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False, derived=True, named=True),
     Family("deepseek_v4", attention="compressed", experts="all", correction_bias=True, sinks=True, scoring="sqrtsoftplus",
-           activation="silu"),
+           activation="silu", derived=True),
     _KIMI_LINEAR,
     _GEMMA,
     replace(_GEMMA, name="gemma2", norms=_FOUR_NORMS, window="alternate"),
     replace(_GEMMA, name="gemma3_text", norms=_FOUR_NORMS, window="pattern", qk_norm="head"),
     replace(_GEMMA, name="gemma4_text", norms=_FOUR_NORMS, window="listed", qk_norm="head", experts="beside", scoring="softmax",
-            sharded=False, layer_inputs=True),
+            sharded=False, derived=True, layer_inputs=True),
     Family("gpt_oss", window="alternate", experts="fused", sinks=True, scoring="softmax", dtype="bfloat16", sharded=True),
     Family("glm4_moe", output_bias=False, qk_norm="config", experts="first_dense", correction_bias=True, scoring="sigmoid",
            sharded=True, drafts="copies"),
     _MINIMAX_M2,
     replace(_MINIMAX_M2, name="minimax_m3", qk_norm="head", experts="first_dense", indexed=True, activation="swigluoai",
-            sharded=False),
+            sharded=False, derived=True),
     Family("minimax", recurrent="lightning", layout="flags", experts="mixtral", block="block_sparse_moe", prefix="self_attn",
-           scoring="softmax", qkv_bias=False, output_bias=False),
-    Family("olmoe", qk_norm="full", experts="all", scoring="softmax"),
-    Family("llama4_text", qkv_bias=None, window="chunked", experts="interleaved", block="feed_forward", scoring="sigmoid"),
+           scoring="softmax", qkv_bias=False, output_bias=False, derived=True),
+    Family("olmoe", qk_norm="full", experts="all", scoring="softmax", derived=True),
+    Family("llama4_text", qkv_bias=None, window="chunked", experts="interleaved", block="feed_forward", scoring="sigmoid",
+           derived=True),
     Family("nemotron_h", recurrent="mamba2", layout="blocks", norms=("norm",), experts="blocks", prefix="mixer", gated=False,
-           correction_bias=True, scoring="sigmoid", activation="relu2", positions="none"),
+           correction_bias=True, scoring="sigmoid", activation="relu2", positions="none", derived=True),
     Family("jamba", recurrent="mamba1", layout="periods", norms=("input_layernorm", "pre_ff_layernorm"), experts="periods",
-           block="feed_forward", prefix="mamba", scoring="softmax", positions="none", dtype="bfloat16"),
+           block="feed_forward", prefix="mamba", scoring="softmax", positions="none", dtype="bfloat16", derived=True),
     Family("falcon_h1", recurrent="mamba2", layout="beside", norms=("input_layernorm", "pre_ff_layernorm"),
-           block="feed_forward", prefix="mamba"),
+           block="feed_forward", prefix="mamba", derived=True),
     Family("bert", qkv_bias=True, norms=("attention.output.LayerNorm", "output.LayerNorm"), norm="norm.layer", gated=False,
            positions="learned", causal=False, tied_default=True, activation="gelu"),
     Family("gpt2", qkv_bias=True, norms=("ln_1", "ln_2"), norm="norm.layer", gated=False, positions="learned",
            tied_default=True, activation="gelu_new", widening=4),
     # Each published layer is two halves of attention and dense feed-forward; the experts stand beside the first half
     # (LongCat-Flash, arXiv 2509.01322, section 2.2). Zero experts hold no weights.
-    Family("longcat_flash", attention="latent", experts="first_half", correction_bias=True, scoring="softmax"),
+    Family("longcat_flash", attention="latent", experts="first_half", correction_bias=True, scoring="softmax",
+           derived=True),
     # xai-org/grok-1, model.py: four norms, no biases, experts in every layer, embeddings used for the head too.
     Family("grok-1", qkv_bias=False, output_bias=False, norms=_FOUR_NORMS, experts="all", scoring="softmax", tied_default=True,
-           activation="gelu", dtype="bfloat16"),
+           activation="gelu", dtype="bfloat16", derived=True),
 )  # fmt: skip
 
 
 def _like(family: Family, *names: str, **differing: Any) -> tuple[Family, ...]:
-    """Families of the same structure as another, whose sharding and tensor names nobody has proven."""
-    return tuple(replace(family, name=name, sharded=False, drafts=None, **differing) for name in names)
+    """Families of the same structure as another: their sharding follows from it, their tensor names nobody has proven."""
+    return tuple(replace(family, name=name, sharded=False, derived=True, drafts=None, **differing) for name in names)
 
 
 _ALIKE = (
@@ -178,6 +182,12 @@ def family_of(spec: ModelSpec) -> Family | None:
 
 
 def sharding_known(spec: ModelSpec) -> bool:
-    """Whether it is proven how this model's tensors are spread over ranks; else every rank holds all of them."""
+    """Whether there are rules, proven or derived, for spreading this model over ranks; else every rank holds all of it."""
+    family = family_of(spec)
+    return family is not None and (family.sharded or family.derived)
+
+
+def sharding_proven(spec: ModelSpec) -> bool:
+    """Whether parallel runs against the reference have proven the rules."""
     family = family_of(spec)
     return family is not None and family.sharded

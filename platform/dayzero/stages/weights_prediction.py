@@ -14,7 +14,7 @@ from dayzero.stages.structure_families import family_of
 ELEMENT_BYTES: Mapping[str, int] = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 """Bytes an element of unquantized weights and of activations, by native dtype."""
 
-_BLOCK = (128, 128)
+BLOCK = (128, 128)
 """The shape of a block with one scale where a scheme in blocks does not state its own (DeepSeek-V3)."""
 
 
@@ -29,7 +29,7 @@ def predicted_weight_bytes(spec: ModelSpec, tensors: tuple[ExpectedTensor, ...])
     parameters = spec.parameters
     if native is None or not tensors:
         return None, []
-    scheme = _Scheme(spec.quantization)
+    scheme = Scheme(spec.quantization)
     unknown = scheme.unknown()
     if unknown is not None:
         return None, [unknown]
@@ -50,8 +50,8 @@ def expert_bytes(spec: ModelSpec, layer: Layer) -> int:
     family, native = family_of(spec), ELEMENT_BYTES.get(spec.native_dtype or "", 2)
     if family is None or not layer.experts or layer.feed_forward is None:
         return 0
-    scheme = _Scheme(spec.quantization)
-    known = scheme if scheme.unknown() is None else _Scheme(None)
+    scheme = Scheme(spec.quantization)
+    known = scheme if scheme.unknown() is None else Scheme(None)
     tensors = feed_forward_tensors(layer.index, layer.feed_forward, family, spec.hidden_size or 0)
     return sum(known.stored_bytes(tensor, native) for tensor in tensors if tensor.component == "experts") // layer.experts
 
@@ -66,7 +66,7 @@ def _left_out(spec: ModelSpec) -> list[Finding]:
     return [Finding("weights.predicted_without", parts[0], message, Severity.NOTE)]
 
 
-class _Scheme:
+class Scheme:
     """A quantization, ready to be asked for one tensor after the other."""
 
     def __init__(self, quantization: Quantization | None) -> None:
@@ -88,15 +88,17 @@ class _Scheme:
         return None
 
     def stored_bytes(self, tensor: ExpectedTensor, native: int) -> int:
-        group = self._group_of(tensor)
+        """Bytes of a tensor as it is stored, where nobody has to know how."""
+        group = self.group_of(tensor)
         if group is None:
             return tensor.elements * native
         assert group.bits is not None
         assert self.quantization is not None
-        block = self.quantization.block_shape or _BLOCK
+        block = self.quantization.block_shape or BLOCK
         return -(-tensor.elements * group.bits // 8) + _scale_bytes(group, tensor, block)
 
-    def _group_of(self, tensor: ExpectedTensor) -> QuantizationGroup | None:
+    def group_of(self, tensor: ExpectedTensor) -> QuantizationGroup | None:
+        """The group whose scheme stores a tensor; None: it stays as it is."""
         if not self.groups or not is_linear(tensor):
             return None
         module = module_of(tensor)
@@ -126,11 +128,11 @@ def _finding(quantization: Quantization, why: str) -> Finding:
 def storage_of(spec: ModelSpec) -> Callable[[ExpectedTensor], tuple[int, str | None]]:
     """What a tensor takes as it is stored, and its scheme (None: the native dtype); an unknown scheme counts as native."""
     native = ELEMENT_BYTES.get(spec.native_dtype or "", 2)
-    scheme = _Scheme(spec.quantization)
-    known = scheme if scheme.unknown() is None else _Scheme(None)
+    scheme = Scheme(spec.quantization)
+    known = scheme if scheme.unknown() is None else Scheme(None)
 
     def stored(tensor: ExpectedTensor) -> tuple[int, str | None]:
-        group = known._group_of(tensor)
+        group = known.group_of(tensor)
         return known.stored_bytes(tensor, native), None if group is None else group.scheme
 
     return stored

@@ -1,6 +1,5 @@
-"""Layouts: every byte has a rank, slices rebuild the tensor, planned bytes are the files' bytes."""
+"""Layouts: every byte has a rank, planned bytes are the files' bytes, refusals carry their figures."""
 
-import itertools
 from dataclasses import replace
 from math import prod
 
@@ -8,13 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, index_for, spec_for
+from architectures import MODELS, cells, index_of_model, legal, spec_of
+from checkpoints import DEEPSEEK, SMOLLM2, index_for, spec_for
 from dayzero.domain.planning import Degrees
+from dayzero.domain.shards import ShardManifest, ShardTensor
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
 from dayzero.stages.headers import header_length, parse_header
 from dayzero.stages.layout import (
     PartitionKind,
+    UncuttableError,
     coordinates_of,
     group_tensors,
     lay_out,
@@ -26,61 +28,100 @@ from dayzero.stages.layout import (
     weight_shares,
 )
 from dayzero.stages.layout_constraints import violations
+from dayzero.stages.layout_shares import rank_weight_bytes, weight_table
 
-MODELS = st.sampled_from([SMOLLM2, DEEPSEEK, MIXTRAL, GPT_OSS])
-DEGREES = st.builds(
-    Degrees,
-    st.sampled_from([1, 2, 3, 4]),
-    st.sampled_from([1, 2, 3]),
-    st.sampled_from([1, 2, 4]),
-    st.sampled_from([1, 2]),
-)
+ARCHITECTURES = st.sampled_from(sorted(MODELS))
 
 
-@settings(max_examples=80, deadline=None)
-@given(MODELS, DEGREES)
-def test_every_byte_has_a_rank_once_per_replica(config: dict, degrees: Degrees) -> None:
-    spec, index = spec_for(config), index_for(config)
-    if violations(spec, degrees):
-        with pytest.raises(BadInputError):
-            lay_out("c", spec, index, degrees)
+@st.composite
+def allowed(draw: st.DrawFn) -> tuple[str, Degrees, int]:
+    """An architecture, degrees that its structure allows, and redundant experts."""
+    name = draw(ARCHITECTURES)
+    degrees, redundant = draw(st.sampled_from(legal(name)))
+    return name, degrees, redundant
+
+
+def manifest_of(name: str, degrees: Degrees, redundant: int = 0) -> ShardManifest | None:
+    """The layout, or None where a tensor cannot be cut; the table of weights must then say the same."""
+    spec, index = spec_of(name), index_of_model(name)
+    table = weight_table(spec, index)
+    assert table is not None
+    try:
+        manifest = lay_out("c", spec, index, degrees, redundant)
+    except UncuttableError as error:
+        with pytest.raises(UncuttableError) as same:
+            table.stages(degrees, redundant)
+        assert same.value.family == error.family and error.numbers
+        return None
+    assert rank_weight_bytes(table, degrees, redundant) == tuple(map(manifest.rank_weight_bytes, range(degrees.world)))
+    return manifest
+
+
+@settings(max_examples=120, deadline=None)
+@given(allowed())
+def test_every_byte_has_a_rank_and_the_table_counts_it(case: tuple[str, Degrees, int]) -> None:
+    name, degrees, redundant = case
+    manifest = manifest_of(name, degrees, redundant)
+    if manifest is None:
         return
-    manifest = lay_out("c", spec, index, degrees)
-    assert [file.rank for file in manifest.files] == list(range(degrees.world))
-    slices: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    headers = {header.name: header for header in index_of_model(name).tensors}
+    held: dict[tuple[str, int], set[tuple[int, int]]] = {}
     for file in manifest.files:
         at = coordinates_of(file.rank, degrees)
+        assert len({tensor.name for tensor in file.tensors}) == len(file.tensors)
         for tensor in file.tensors:
-            slices.setdefault((tensor.name, at.pp), set()).add((tensor.start, tensor.stop))
-    for header in index.tensors:
-        stages = partition_of(header.name, spec, degrees).stages
-        for stage in stages:
-            ranges = sorted(slices.pop((header.name, stage)))
-            assert ranges[0][0] == 0
-            assert all(before[1] == after[0] for before, after in itertools.pairwise(ranges))
-            assert header.shape == () or ranges[-1][1] in header.shape
-    assert slices == {}
+            held.setdefault((tensor.name, at.pp), set()).update(cells(tensor, headers[tensor.name]))
+    for header in headers.values():
+        for stage in partition_of(header.name, spec_of(name), degrees).stages:
+            found = held.pop((header.name, stage))
+            rows = 1 if (-1 in {row for row, _ in found}) else header.shape[0] if header.shape else 1
+            if (-1 in {at for _, at in found}) or not header.shape:
+                assert len(found) == rows
+            else:
+                assert len(found) % rows == 0 and len(found) // rows in header.shape
+    assert held == {}
 
 
-@settings(max_examples=80, deadline=None)
-@given(MODELS, DEGREES)
-def test_planned_bytes_are_the_files_bytes(config: dict, degrees: Degrees) -> None:
-    spec, index = spec_for(config), index_for(config)
-    if violations(spec, degrees):
+@settings(max_examples=120, deadline=None)
+@given(allowed())
+def test_ranks_of_one_place_hold_the_same(case: tuple[str, Degrees, int]) -> None:
+    name, degrees, redundant = case
+    manifest = manifest_of(name, degrees, redundant)
+    if manifest is None:
         return
-    shares = weight_shares(group_tensors(spec, index), spec, degrees)
-    planned = weight_bytes_by_rank(shares, spec, degrees)
-    manifest = lay_out("c", spec, index, degrees)
-    assert planned == tuple(manifest.rank_weight_bytes(rank) for rank in range(degrees.world))
+    by_place: dict[tuple[int, int, int, int], set[tuple[ShardTensor, ...]]] = {}
+    for file in manifest.files:
+        at = coordinates_of(file.rank, degrees)
+        unplaced = tuple(replace(tensor, begin=0, end=0) for tensor in file.tensors)
+        by_place.setdefault((at.pp, at.tp, at.ep, at.etp), set()).add(unplaced)
+    assert {len(contents) for contents in by_place.values()} == {1}
 
 
-@settings(max_examples=30, deadline=None)
-@given(MODELS, DEGREES)
-def test_rank_files_are_safetensors(config: dict, degrees: Degrees) -> None:
-    spec, index = spec_for(config), index_for(config)
-    if violations(spec, degrees):
+@settings(max_examples=60, deadline=None)
+@given(allowed())
+def test_table_without_headers_is_the_one_with_them(case: tuple[str, Degrees, int]) -> None:
+    name, degrees, redundant = case
+    predicted, exact = weight_table(spec_of(name), None), weight_table(spec_of(name), index_of_model(name))
+    assert predicted is not None and exact is not None
+    try:
+        expected = exact.stages(degrees, redundant)
+    except UncuttableError:
+        with pytest.raises(UncuttableError):
+            predicted.stages(degrees, redundant)
         return
-    for file in lay_out("c", spec, index, degrees).files:
+    assert predicted.stages(degrees, redundant) == expected
+    # The functions that walk every group say the same.
+    if not redundant:
+        shares = weight_shares(group_tensors(spec_of(name), index_of_model(name)), spec_of(name), degrees)
+        assert weight_bytes_by_rank(shares, spec_of(name), degrees) == rank_weight_bytes(exact, degrees)
+
+
+@settings(max_examples=40, deadline=None)
+@given(allowed())
+def test_rank_files_are_safetensors(case: tuple[str, Degrees, int]) -> None:
+    name, degrees, redundant = case
+    manifest = manifest_of(name, degrees, redundant)
+    for file in manifest.files if manifest else ():
         head = shard_header(file.tensors, file.rank, degrees)
         length = header_length(head[:8], file.path, file.size_bytes)
         parsed = {item.name: item for item in parse_header(file.path, file.size_bytes, head[8 : 8 + length])}

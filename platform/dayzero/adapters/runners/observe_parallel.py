@@ -20,10 +20,13 @@ from dayzero.adapters.runners.rank import run_rank
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.codec import load
 from dayzero.domain.observations import ParallelObserved, RankObserved
+from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import RunRequest
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
 from dayzero.forking import fork_into
+from dayzero.stages.structure import read_spec
+from dayzero.stages.structure_families import sharding_proven
 
 TOKENS = 24
 RANK_TIMEOUT_S = 1800.0
@@ -45,6 +48,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
     at = Path.cwd() / "ranks"
     at.mkdir()
     degrees = request.degrees
+    _require_proven((folder / "config.json").read_bytes(), degrees)
     tasks = [
         RankTask(
             rank, degrees, str(folder.resolve()), str(shards), ids, "float32", str(at / "meeting"),
@@ -76,6 +80,17 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
         notes + ((f"a sum over ranks was left out in layer {planted}",) if planted is not None else ()),
         time.monotonic() - began,
     )
+
+
+def _require_proven(config: bytes, degrees: Degrees) -> None:
+    """Ranks hook into modules by rules that were proven one family after the other."""
+    spec = read_spec(config, None)
+    if max(degrees.tp, degrees.pp, degrees.ep, degrees.etp) > 1 and not sharding_proven(spec):
+        name = spec.model_type or spec.architecture or "this model"
+        raise BadInputError(
+            f"the sharding rules of {name} are derived from its structure; ranks run by proven rules only.",
+            remedy="Run it whole on each rank (dp), or prove its rules first.",
+        )
 
 
 def _shards(request: RunRequest) -> Path:

@@ -1,5 +1,6 @@
 """One rank of a parallel run, in a process forked from the one that observes."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,42 +13,14 @@ from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.placing import HOST, device_for
 from dayzero.adapters.runners.process_memory import own_peak_bytes
-from dayzero.adapters.runners.rank_model import RankModel, build_rank
+from dayzero.adapters.runners.rank_groups import Groups
+from dayzero.adapters.runners.rank_model import HeldExperts, RankModel, build_rank
 from dayzero.adapters.runners.rank_task import RankTask
+from dayzero.adapters.runners.rank_vocabulary import wire_vocabulary
 from dayzero.codec import dump, load
 from dayzero.domain.observations import RankObserved
-from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.shards import ShardManifest
-
-
-class Groups:
-    """The rank's groups, by the layout's order: rank = (pp × dp degree + dp) × tp degree + tp; ep runs over tp and dp."""
-
-    def __init__(self, rank: int, degrees: Degrees) -> None:
-        self.rank = rank
-        self.per_stage = degrees.tp * degrees.dp
-        self.first_of_stage = rank // self.per_stage * self.per_stage
-        self.tp_index = rank % degrees.tp
-        self.collectives = 0
-        self.tp = self._group(degrees.tp, degrees.world)
-        self.ep = self._group(degrees.ep, degrees.world) if degrees.ep > 1 else self.tp
-
-    def _group(self, size: int, world: int) -> Any:
-        """Every rank makes every group, as torch wants it; blocks of `size` neighbours."""
-        mine = None
-        for first in range(0, world, size):
-            group = dist.new_group(list(range(first, first + size)))
-            if first <= self.rank < first + size:
-                mine = group
-        return mine
-
-    def sum(self, tensor: torch.Tensor, group: Any) -> torch.Tensor:
-        """The sum over the group's ranks."""
-        summed = tensor.to(HOST).contiguous()
-        dist.all_reduce(summed, group=group)
-        self.collectives += 1
-        return summed.to(tensor.device)
 
 
 def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
@@ -58,20 +31,56 @@ def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
             skipped = True
             continue
         module = ranked.model.get_submodule(path)
-        if getattr(module, "bias", None) is not None and groups.tp_index != 0:
-            module.bias = None
-        group = groups.ep if path in ranked.expert_parallel else groups.tp
+        routed = path.endswith(".experts")
+        if path in ranked.summed:
+            _add_bias_once(module, groups.slice_index if routed else groups.tp_index)
+        group = groups.ep if routed else groups.tp
         module.register_forward_hook(lambda _module, _args, out, group=group: groups.sum(out, group))
-    for path, (first, count) in ranked.expert_parallel.items():
-        ranked.model.get_submodule(path).register_forward_pre_hook(
-            lambda _module, args, first=first, count=count: (args[0], _own(args[1], first, count), *args[2:])
-        )
+    for path, experts in ranked.expert_parallel.items():
+        ranked.model.get_submodule(path).register_forward_pre_hook(_only_own(experts))
+    for path, width in ranked.normed.items():
+        _sum_norm(ranked.model.get_submodule(path), width, groups)
+    wire_vocabulary(ranked, groups)
 
 
-def _own(chosen: torch.Tensor, first: int, count: int) -> torch.Tensor:
-    """Experts of other ranks become the number after the last, which the library's experts pass over."""
-    local = chosen - first
-    return torch.where((local >= 0) & (local < count), local, count)
+def _add_bias_once(module: Any, part: int) -> None:
+    """What is added after a cut input stands whole on every rank; only the first one of those that are summed adds it."""
+    if part == 0:
+        return
+    if getattr(module, "bias", None) is not None:
+        module.bias = None
+    if getattr(module, "down_proj_bias", None) is not None:
+        module.down_proj_bias = torch.nn.Parameter(torch.zeros_like(module.down_proj_bias), requires_grad=False)
+
+
+def _only_own(experts: HeldExperts) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+    """A token's experts by the rank's own numbers; those of other ranks become the first one with a weight of zero."""
+    table = torch.full((experts.of,), -1)
+    for number, expert in enumerate(experts.numbers):
+        if expert in experts.own:
+            table[expert] = number
+
+    def hook(_module: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        hidden, chosen, weights, *rest = args
+        local = table.to(chosen.device)[chosen]
+        return (hidden, local.clamp(min=0), weights.masked_fill(local < 0, 0), *rest)
+
+    return hook
+
+
+def _sum_norm(norm: Any, width: int, groups: Groups) -> None:
+    """A root-mean-square norm over all heads, of which the rank has some: squares are summed over ranks. Heads that lie on
+    several ranks count once."""
+    epsilon = getattr(norm, "variance_epsilon", None) or norm.eps
+    copies = norm.weight.shape[0] * groups.tp_size // width
+
+    def forward(hidden: torch.Tensor) -> torch.Tensor:
+        wide = hidden.to(torch.float32)
+        squares = groups.sum(wide.pow(2).sum(-1, keepdim=True), groups.tp) / copies
+        normed = wide * torch.rsqrt(squares / width + epsilon)
+        return norm.weight * normed.to(hidden.dtype)
+
+    norm.forward = forward
 
 
 def run_stage(ranked: RankModel, groups: Groups, ids: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor | None:

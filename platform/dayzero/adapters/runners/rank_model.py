@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 from dayzero.adapters.runners import loading
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
+from dayzero.stages.layout_partition import coordinates_of, copies_of, slots_of
 
 EXPERT = re.compile(r"^(.*\.experts)\.(\d+)\.(\w+)\.weight$")
 PARTS = {"gate_up_proj": (("gate_proj", "w1"), ("up_proj", "w3")), "down_proj": (("down_proj", "w2"),)}
@@ -27,15 +28,30 @@ class Passed(torch.nn.Module):  # type: ignore[misc]
         return hidden_states
 
 
+@dataclass(frozen=True, slots=True)
+class HeldExperts:
+    """The experts that a rank's stacked tensors hold, in their order; `own` of them it computes, the rest are second copies."""
+
+    numbers: tuple[int, ...]
+    own: frozenset[int]
+    of: int
+
+
 @dataclass(slots=True)
 class RankModel:
-    """The module with the rank's weights, which of its modules give partial sums, and how much it holds."""
+    """The module with the rank's weights, which of its modules give partial sums, and how much it holds.
+
+    `normed` norms run over more than the rank's part (their whole width is kept), `vocabulary` names those of `embeddings`
+    and `head` of which the rank has a share of the rows.
+    """
 
     model: Any
     first_stage: bool
     last_stage: bool
     summed: list[str] = field(default_factory=list)
-    expert_parallel: dict[str, tuple[int, int]] = field(default_factory=dict)
+    expert_parallel: dict[str, HeldExperts] = field(default_factory=dict)
+    normed: dict[str, int] = field(default_factory=dict)
+    vocabulary: tuple[str, ...] = ()
     weight_bytes: int = 0
     tensors: int = 0
 
@@ -71,8 +87,9 @@ def build_rank(folder: Path, shards: Path, manifest: ShardManifest, rank: int, d
     ranked = RankModel(model.eval(), stage == 0, stage == manifest.degrees.pp - 1)
     ranked.weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in held.values())
     ranked.tensors = len(held)
+    _require_unpacked(held)
     _drop_other_stages(ranked, held)
-    _fill_parameters(ranked, held, dtype)
+    _fill_parameters(ranked, held, dtype, _RankExperts(manifest, rank))
     _fill_buffers(model, held)
     _fit_heads(ranked)
     return ranked
@@ -96,7 +113,41 @@ def _tied(model: Any) -> bool:
     return bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
 
 
-def _fill_parameters(ranked: RankModel, held: dict[str, torch.Tensor], dtype: torch.dtype) -> None:
+def _stored(held: dict[str, torch.Tensor], name: str) -> torch.Tensor | None:
+    """The tensor of that name, or of the one that its publishers give it."""
+    return next((held[each] for each in _names(name) if each in held), None)
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """A module's name in the library, and in checkpoints that call a mixture by another (Mixtral, MiniMax)."""
+    return (name, name.replace(".mlp.", ".block_sparse_moe."))
+
+
+def _require_unpacked(held: dict[str, torch.Tensor]) -> None:
+    packed = next((name for name, tensor in held.items() if tensor.element_size() == 1 or "scale" in name), None)
+    if packed is not None:
+        raise BadInputError(
+            f"{packed} is quantized ({held[packed].dtype}); ranks compute with unquantized weights only.",
+            remedy="Run the parallel check on an unquantized checkpoint.",
+        )
+
+
+class _RankExperts:
+    """Which experts a rank has, by the layout's slots."""
+
+    def __init__(self, manifest: ShardManifest, rank: int) -> None:
+        self.degrees, self.redundant = manifest.degrees, manifest.redundant_experts
+        self.owner = coordinates_of(rank, manifest.degrees).ep
+
+    def held(self, count: int) -> HeldExperts:
+        """Of so many experts of a layer."""
+        ranges = slots_of(count, self.redundant, self.degrees.ep)[self.owner]
+        numbers = tuple(expert for first, last in ranges for expert in range(first, last))
+        copies = copies_of(count, self.redundant, self.degrees.ep)[self.owner]
+        return HeldExperts(numbers, frozenset(numbers[: len(numbers) - copies]), count)
+
+
+def _fill_parameters(ranked: RankModel, held: dict[str, torch.Tensor], dtype: torch.dtype, experts: _RankExperts) -> None:
     head = ranked.model.get_output_embeddings()
     embeddings = ranked.model.get_input_embeddings()
     for path, module in list(ranked.model.named_modules()):
@@ -104,15 +155,21 @@ def _fill_parameters(ranked: RankModel, held: dict[str, torch.Tensor], dtype: to
             if parameter is None:
                 continue
             name = f"{path}.{leaf}" if path else leaf
-            local = held.get(name)
-            if local is None and path.endswith(".experts"):
-                local = _fused(ranked, held, path, leaf)
+            local = _stored(held, name)
+            if path.endswith(".experts"):
+                whole = int(parameter.shape[0])
+                if local is None:
+                    local = _fused(held, path, leaf, experts.held(whole))
+                if local is not None and experts.degrees.ep > 1:
+                    ranked.expert_parallel[path] = experts.held(whole)
             if local is None and module is head and _tied(ranked.model):
                 local = next((held[key] for key in held if key.endswith("embed_tokens.weight")), None)
             if local is None:
                 raise BadInputError(f"the rank's shards do not hold {name}.", remedy="Shard the model anew.")
             module._parameters[leaf] = torch.nn.Parameter(local.to(dtype), requires_grad=False)
-            if module is not head and module is not embeddings:
+            if module is head or module is embeddings:
+                _note_rows(ranked, "head" if module is head else "embeddings", int(parameter.shape[0]), int(local.shape[0]))
+            else:
                 _note_cut(ranked, path, leaf, tuple(parameter.shape), tuple(local.shape))
 
 
@@ -123,29 +180,33 @@ def _note_cut(ranked: RankModel, path: str, leaf: str, whole: tuple[int, ...], l
     partial = len(whole) > 1 and local[-1] != whole[-1]
     if partial and path not in ranked.summed:
         ranked.summed.append(path)
+    if len(whole) == 1 and local != whole and path.rsplit(".", 1)[-1].endswith("norm"):
+        ranked.normed[path] = whole[0]
 
 
-def _fused(ranked: RankModel, held: dict[str, torch.Tensor], path: str, leaf: str) -> torch.Tensor | None:
+def _note_rows(ranked: RankModel, which: str, whole: int, local: int) -> None:
+    if local != whole and which not in ranked.vocabulary:
+        ranked.vocabulary = (*ranked.vocabulary, which)
+
+
+def _fused(held: dict[str, torch.Tensor], path: str, leaf: str, experts: HeldExperts) -> torch.Tensor | None:
     """Experts of the rank, stacked as the modelling library keeps them: [experts, out, in], gate above up."""
     found: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in held.items():
         matched = EXPERT.match(name)
-        if matched and matched[1] == path:
+        if matched and matched[1] in _names(path):
             found.setdefault(int(matched[2]), {})[matched[3]] = tensor
     if not found or leaf not in PARTS:
         return None
-    first, last = min(found), max(found)
-    if len(found) != last - first + 1:
-        raise BadInputError(f"{path} lacks an expert between {first} and {last}.", remedy="Shard the model anew.")
+    missing = sorted(set(experts.numbers) - set(found))
+    if missing:
+        raise BadInputError(f"{path} lacks expert {missing[0]} of {experts.of}.", remedy="Shard the model anew.")
     stacked = []
-    for expert in range(first, last + 1):
+    for expert in experts.numbers:
         parts = [next((found[expert][name] for name in names if name in found[expert]), None) for names in PARTS[leaf]]
         if any(part is None for part in parts):
             return None
         stacked.append(torch.cat([part for part in parts if part is not None]))
-    module = ranked.model.get_submodule(path)
-    if len(found) != module.num_experts or path in ranked.expert_parallel:
-        ranked.expert_parallel[path] = (first, len(found))
     return torch.stack(stacked)
 
 
@@ -155,7 +216,7 @@ def _fill_buffers(model: Any, held: dict[str, torch.Tensor]) -> None:
         for leaf, buffer in list(module._buffers.items()):
             if buffer is None or not buffer.is_meta:
                 continue
-            stored = held.get(f"{path}.{leaf}")
+            stored = _stored(held, f"{path}.{leaf}")
             module._buffers[leaf] = torch.empty(buffer.shape, dtype=buffer.dtype) if stored is None else stored
             computed = computed or stored is None
         if computed:
@@ -169,5 +230,5 @@ def _fit_heads(ranked: RankModel) -> None:
         if all(hasattr(module, name) for name in ("q_proj", "k_proj", "num_key_value_groups", "head_dim")):
             queries, keys = module.q_proj.weight.shape[0], module.k_proj.weight.shape[0]
             module.num_key_value_groups = queries // keys
-    for path, (_first, count) in ranked.expert_parallel.items():
-        ranked.model.get_submodule(path).num_experts = count
+    for path, experts in ranked.expert_parallel.items():
+        ranked.model.get_submodule(path).num_experts = len(experts.numbers)

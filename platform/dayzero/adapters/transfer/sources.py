@@ -3,6 +3,7 @@
 import mmap
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from math import prod
 from pathlib import Path, PurePosixPath
 from types import ModuleType, TracebackType
@@ -36,14 +37,29 @@ class Sources:
     def windows(self, tensor: ShardTensor) -> Iterator[memoryview | bytearray]:
         """The bytes of a rank's part of a tensor, in order, in windows; BadInputError when the file does not hold it so."""
         header = self._header(tensor)
-        if tensor.dim is None or tensor.end == tensor.begin:
+        if tensor.end == tensor.begin:
+            return
+        if tensor.rows:
+            row_bytes, shape = header.size_bytes // header.shape[0], header.shape[1:]
+            for first, last in tensor.rows:
+                begin = header.begin + first * row_bytes
+                stretch = replace(header, shape=(last - first, *shape), begin=begin, end=begin + (last - first) * row_bytes)
+                yield from self._stretch(tensor, stretch)
+        else:
+            yield from self._stretch(tensor, header)
+        for at in range(0, tensor.padding_bytes, WINDOW_BYTES):
+            yield bytearray(min(WINDOW_BYTES, tensor.padding_bytes - at))
+
+    def _stretch(self, tensor: ShardTensor, header: TensorHeader) -> Iterator[memoryview | bytearray]:
+        pieces = tensor.pieces or ((tensor.start, tensor.stop),)
+        if tensor.dim is None:
             yield from self._contiguous(tensor.file, header.begin, header.end)
         elif tensor.dim == 0:
             row_bytes = header.size_bytes // header.shape[0]
-            begin = header.begin + tensor.start * row_bytes
-            yield from self._contiguous(tensor.file, begin, begin + (tensor.stop - tensor.start) * row_bytes)
+            for start, stop in pieces:
+                yield from self._contiguous(tensor.file, header.begin + start * row_bytes, header.begin + stop * row_bytes)
         else:
-            yield from self._strided(tensor, header)
+            yield from self._strided(tensor.file, tensor.dim, pieces, header)
 
     def _header(self, tensor: ShardTensor) -> TensorHeader:
         if tensor.file not in self._headers:
@@ -84,34 +100,52 @@ class Sources:
                     yield window
                 _let_go(mapped, at, stop)
 
-    def _strided(self, tensor: ShardTensor, header: TensorHeader) -> Iterator[memoryview]:
-        """A slice along an inner dimension: blocks of whole outer rows are copied into one reused buffer."""
+    def _strided(self, file: str, dim: int, pieces: tuple[tuple[int, int], ...], header: TensorHeader) -> Iterator[memoryview]:
+        """Slices along an inner dimension: blocks of whole outer rows are copied into one reused buffer."""
         numpy = _numpy()
-        dim = tensor.dim
-        assert dim is not None
         outer = prod(header.shape[:dim])
         row_bytes = header.size_bytes // outer
         unit_bits = prod(header.shape[dim + 1 :]) * DTYPE_BITS[header.dtype]
-        first, last = tensor.start * unit_bits // 8, tensor.stop * unit_bits // 8
+        spans = [(start * unit_bits // 8, stop * unit_bits // 8) for start, stop in pieces]
         rows = max(1, WINDOW_BYTES // row_bytes)
-        buffer = numpy.empty((min(rows, outer), last - first), dtype=numpy.uint8)
-        mapped = self._maps[tensor.file]
+        buffer = numpy.empty((min(rows, outer), sum(last - first for first, last in spans)), dtype=numpy.uint8)
+        mapped = self._maps[file]
         for row in range(0, outer, rows):
             count = min(rows, outer - row)
             begin = header.begin + row * row_bytes
             source = numpy.frombuffer(mapped, numpy.uint8, count * row_bytes, begin).reshape(count, row_bytes)
-            numpy.copyto(buffer[:count], source[:, first:last])
+            at = 0
+            for first, last in spans:
+                numpy.copyto(buffer[:count, at : at + last - first], source[:, first:last])
+                at += last - first
             del source
             _let_go(mapped, begin, begin + count * row_bytes)
             yield memoryview(buffer[:count].reshape(-1))
 
 
 def _local_shape(header: TensorHeader, tensor: ShardTensor) -> tuple[int, ...] | None:
+    """The shape that the layout's part of such a tensor has; None when the tensor does not reach so far."""
+    shape = header.shape
+    if tensor.rows:
+        if not shape or not _inside(tensor.rows, shape[0]):
+            return None
+        shape = (sum(last - first for first, last in tensor.rows), *shape[1:])
     if tensor.dim is None:
-        return header.shape
-    if tensor.dim >= len(header.shape) or not 0 <= tensor.start <= tensor.stop <= header.shape[tensor.dim]:
+        return shape
+    pieces = tensor.pieces or ((tensor.start, tensor.stop),)
+    if tensor.dim >= len(shape) or not _inside(pieces, header.shape[tensor.dim]):
         return None
-    return (*header.shape[: tensor.dim], tensor.stop - tensor.start, *header.shape[tensor.dim + 1 :])
+    taken = sum(stop - start for start, stop in pieces) + _padding_rows(header, tensor)
+    return (*shape[: tensor.dim], taken, *shape[tensor.dim + 1 :])
+
+
+def _inside(ranges: tuple[tuple[int, int], ...], size: int) -> bool:
+    return all(0 <= first <= last <= size for first, last in ranges)
+
+
+def _padding_rows(header: TensorHeader, tensor: ShardTensor) -> int:
+    row_bits = prod(header.shape[1:]) * DTYPE_BITS[header.dtype]
+    return tensor.padding_bytes * 8 // row_bits if tensor.dim == 0 and row_bits else 0
 
 
 def _let_go(mapped: mmap.mmap, begin: int, end: int) -> None:
