@@ -12,6 +12,7 @@ from dayzero.stages.layout import stage_layers
 from dayzero.stages.layout_cut import UncuttableError
 from dayzero.stages.layout_shares import StageWeights, weight_table
 from dayzero.stages.memory import MemoryModel
+from dayzero.stages.memory_host import HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def need_of(
         for stage, (start, stop) in enumerate(stage_layers(layers, degrees.pp)):
             size = sum(held.layers[start:stop]) + (stage == 0) * held.first + (stage == degrees.pp - 1) * held.last
             items = model(layers, degrees.dp).rank_items(degrees, choices, stage, size)
-            most = max(most, sum(item for name, item in items.items() if not name.startswith("host_")))
+            most = max(most, sum(item for name, item in items.items() if not name.startswith(HOST)))
         return most
 
     return need

@@ -1,6 +1,7 @@
 """Shares of a device's memory that engines ask for."""
 
 from dayzero.domain.plan import MemoryBudget, ParallelPlan
+from dayzero.stages.memory_host import HOST
 
 STATIC = ("weights", "redundant_experts", "state")
 """What an engine allocates once: all else comes and goes with a step."""
@@ -22,7 +23,7 @@ def static_share(plan: ParallelPlan) -> float | None:
     budget = fullest(plan)
     if not budget.limit_bytes:
         return None
-    passing = sum(size for name, size in budget.items_bytes.items() if name not in STATIC and not name.startswith("host_"))
+    passing = sum(size for name, size in budget.items_bytes.items() if name not in STATIC and not name.startswith(HOST))
     return max(0.0, 1 - passing / budget.limit_bytes)
 
 

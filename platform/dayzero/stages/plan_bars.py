@@ -2,7 +2,8 @@
 
 from dayzero.domain.plan import ParallelPlan
 from dayzero.domain.reports import Bar, Block
-from dayzero.stages.plan_memory import HOST, RankGroup, gigabytes, items_in, letter_of, telling_groups
+from dayzero.stages.memory_host import HOST
+from dayzero.stages.plan_memory import RankGroup, gigabytes, items_in, letter_of, telling_groups
 
 
 def memory_block(plan: ParallelPlan) -> Block:
@@ -19,8 +20,8 @@ def host_words(plan: ParallelPlan) -> tuple[str, ...]:
     most = max(plan.memory, key=lambda budget: budget.host_bytes)
     if not most.host_bytes:
         return ()
-    items = ", ".join(f"{name.removeprefix(HOST).replace('_', ' ')} {gigabytes(size)}" for name, size in most.items_bytes.items()
-                      if name.startswith(HOST) and size)  # fmt: skip
+    held = {name.removeprefix(HOST).replace("_", " "): size for name, size in most.items_bytes.items() if name.startswith(HOST)}
+    items = ", ".join(f"{name} {gigabytes(size)}" for name, size in held.items() if size)
     limit = "" if most.host_limit_bytes is None else f", of {gigabytes(most.host_limit_bytes)} for all ranks of a node"
     return (f"each rank: {items}{limit}",)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dayzero.domain.plan import MemoryBudget, ParallelPlan
+from dayzero.stages.memory_host import HOST
 from dayzero.stages.placement import position_of, ranges
 
 LETTERS = {
@@ -21,10 +22,6 @@ LETTERS = {
     "adapters": "P",
 }
 """A letter for each item of memory: bars must be read without colour too. Other items take a digit."""
-
-
-HOST = "host_"
-"""How the items begin that lie in the host's memory, not on the device."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 
 from dayzero.domain.plan import NearestMiss, PlanReport, RejectedFamily
 from dayzero.domain.reports import Bar, Block, Cell
+from dayzero.stages.memory_host import HOST
 from dayzero.stages.plan_bars import filled_words, legend_of
-from dayzero.stages.plan_memory import HOST, RankGroup, gigabytes
+from dayzero.stages.plan_memory import RankGroup, gigabytes
 from dayzero.stages.plan_words import seconds
 
 FAMILIES = 8

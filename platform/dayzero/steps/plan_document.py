@@ -4,8 +4,9 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees
 from dayzero.stages.launch import descriptor
+from dayzero.stages.memory_host import HOST
 from dayzero.stages.placement import spreads
-from dayzero.stages.plan_memory import HOST, RankGroup, rank_groups
+from dayzero.stages.plan_memory import RankGroup, rank_groups
 from dayzero.stages.plan_refusals import families_of
 from dayzero.steps.explaining import Explained
 
