@@ -19,8 +19,9 @@ class Efficiency:
 
 
 Efficiencies = Mapping[str, Efficiency]
-"""By name: gemm, experts, attention, recurrent (of the arithmetic's peak), stream, cache_stream, expert_stream (of the memory
-bandwidth), link, wide_link (of a link's), overlap (of an exchange that hides behind work), kernel_s, collective_s (seconds a
+"""By name: gemm, experts, attention, recurrent (shares of the arithmetic's peak), stream, cache_stream, expert_stream (of the
+memory bandwidth), link, wide_link (of a fabric's, of a network's bandwidth), overlap, gradient_overlap (of an exchange that
+hides behind work), imbalance (the busiest expert rank against the mean), kernel_s, collective_s, wide_collective_s (seconds a
 call), step_s (seconds a step)."""
 
 

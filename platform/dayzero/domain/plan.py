@@ -165,8 +165,9 @@ class ParallelPlan:
 class PlanReport:
     """The chosen plan (None: nothing fits), the next best, and every rejection.
 
-    `rejected` keeps a few plans of each family, `families` counts them all; `pareto` is the front of throughput a device
-    against speed for one user; `nearest` is there when nothing fits.
+    `rejected` keeps a few plans of each family, `families` counts them all; with the `fitting` ones they are all
+    `candidates`. Of very many, those that rank behind enough plans that fit are counted as outranked. `pareto` is the front of
+    throughput a device against speed for one user; `nearest` is there when nothing fits.
     """
 
     platform: str
@@ -179,3 +180,4 @@ class PlanReport:
     families: tuple[RejectedFamily, ...] = ()
     pareto: tuple[ParallelPlan, ...] = ()
     nearest: NearestMiss | None = None
+    fitting: int = 0

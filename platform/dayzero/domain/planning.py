@@ -109,6 +109,29 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanTemplate:
+    """A named request: what it is for, and the workload that it stands for."""
+
+    name: str
+    title: str
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One resource of a platform changed to see what a plan would gain or lose by it.
+
+    `resource` is memory, bandwidth, compute, links, latency, network, nodes or devices; exactly one of `factor` (times),
+    `more` (added, for nodes and devices) and `absent` (the resource is not there, or nobody states it) is given.
+    """
+
+    resource: str
+    factor: float | None = None
+    more: int | None = None
+    absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Choices:
     """What a plan chooses beside its degrees.
 

@@ -13,6 +13,7 @@ from dayzero.stages.cost_links import latency_findings
 from dayzero.stages.cost_rates import rates_of
 from dayzero.stages.cost_serving import Served, ServingCost, is_servable, stage_kinds
 from dayzero.stages.cost_steps import Part, StepCost
+from dayzero.stages.cost_training import TrainingCost
 from dayzero.stages.structure_families import family_of
 
 _BOUNDS = ("worst", "likely", "best")
@@ -25,14 +26,17 @@ class Estimator:
     def __init__(
         self, spec: ModelSpec, profile: PlatformProfile, workload: Workload, efficiencies: Efficiencies = ASSUMED
     ) -> None:
-        self.missing = tuple(_missing(spec, profile))
+        self.missing = tuple(_missing(spec, profile, served=workload.training is None))
         self._efficiencies = efficiencies
         self._by_bound: Mapping[str, ServingCost] = {}
+        self._training: Mapping[str, TrainingCost] = {}
         rates = rates_of(spec, profile)
         self.findings = rates.findings if rates is not None else ()
         if not self.missing and rates is not None:
             costs = {bound: StepCost(spec, profile, rates, efficiencies, bound) for bound in _BOUNDS}
             self._by_bound = {bound: ServingCost(cost, workload) for bound, cost in costs.items()}
+            if workload.training is not None:
+                self._training = {bound: TrainingCost(cost, workload.training) for bound, cost in costs.items()}
             self.findings = (*self.findings, *latency_findings(profile))
 
     @property
@@ -40,8 +44,15 @@ class Estimator:
         """The estimate that plans are ranked by; None when a figure is missing."""
         return self._by_bound.get("likely")
 
+    @property
+    def training(self) -> TrainingCost | None:
+        """The estimate of training plans; None when a figure is missing, or nothing is trained."""
+        return self._training.get("likely")
+
     def estimates(self, degrees: Degrees, choices: Choices) -> tuple[Estimates, str | None]:
-        """The plan's estimates, and what takes most of its time per token; empty where figures are missing."""
+        """The plan's estimates, and what takes most of its time per token or step; empty where figures are missing."""
+        if self._training:
+            return self._trained(degrees, choices)
         served = {bound: cost.served(degrees, choices) for bound, cost in self._by_bound.items()}
         likely = served.get("likely")
         if likely is None:
@@ -51,6 +62,28 @@ class Estimator:
         return Estimates(
             ttft_s=_interval(best.ttft_s, likely.ttft_s, worst.ttft_s),
             tpot_s=_interval(best.tpot_s, likely.tpot_s, worst.tpot_s),
+            throughput_tokens_per_s=_interval(worst.tokens_per_s, likely.tokens_per_s, best.tokens_per_s),
+            terms=terms,
+        ), _binds(terms)
+
+    def _trained(self, degrees: Degrees, choices: Choices) -> tuple[Estimates, str | None]:
+        found = {bound: cost.trained(degrees, choices) for bound, cost in self._training.items()}
+        likely = found["likely"]
+        if likely is None:
+            return Estimates(), None
+        worst, best = found["worst"] or likely, found["best"] or likely
+        network = self._by_bound["likely"].steps.network
+        wide = network.farthest(degrees.dp, degrees.tp * degrees.cp)
+        near = network.farthest(degrees.tp * degrees.attention_dp, 1)
+        parts = (("forward and backward passes", "compute", likely.passes_s, 0.0),
+                 ("exchange between ranks", near, likely.exchange_s, 0.0),
+                 ("pipeline idle", "bubble", likely.bubble_s, 0.0),
+                 ("gradient reduction", wide, likely.reduce_s, likely.hidden_s),
+                 ("optimizer", "memory", likely.update_s, 0.0))  # fmt: skip
+        terms = tuple(Term("train", what, resource, seconds, hidden, self._grade(resource))
+                      for what, resource, seconds, hidden in parts if seconds)  # fmt: skip
+        return Estimates(
+            step_s=_interval(best.step_s, likely.step_s, worst.step_s),
             throughput_tokens_per_s=_interval(worst.tokens_per_s, likely.tokens_per_s, best.tokens_per_s),
             terms=terms,
         ), _binds(terms)
@@ -110,7 +143,7 @@ def _binds(terms: Iterable[Term]) -> str | None:
     """The resource that takes most of a token's time."""
     sums: dict[str, float] = {}
     for term in terms:
-        if term.phase == "decode":
+        if term.phase in ("decode", "train"):
             sums[term.resource] = sums.get(term.resource, 0.0) + term.seconds - term.hidden_s
     names = {"memory": "memory bandwidth"}
     most = max(sums, key=lambda resource: sums[resource], default=None)
@@ -121,12 +154,12 @@ def _interval(low: float, mid: float, high: float) -> Interval:
     return Interval(min(mid, low), mid, max(mid, high))
 
 
-def _missing(spec: ModelSpec, profile: PlatformProfile) -> Iterator[Finding]:
+def _missing(spec: ModelSpec, profile: PlatformProfile, *, served: bool) -> Iterator[Finding]:
     """Why there is no estimate at all: one finding for each figure that nobody states."""
     lacking = []
     if family_of(spec) is None or not spec.layers or not spec.hidden_size:
         lacking.append("the model's structure")
-    elif not is_servable(spec):
+    elif served and not is_servable(spec):
         lacking.append("text that is generated token by token (the model is an encoder): its step")
     if profile.memory_bandwidth_bytes_per_s is None:
         lacking.append("memory bandwidth")

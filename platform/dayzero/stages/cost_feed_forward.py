@@ -10,12 +10,13 @@ from dayzero.stages.cost_mixers import ACTIVATION_BYTES, linear
 
 
 def feed_forward_operations(
-    feed_forward: FeedForward, matrices: FeedForwardMatrices, tokens: float, degrees: Degrees
+    feed_forward: FeedForward, matrices: FeedForwardMatrices, tokens: float, degrees: Degrees, imbalance: float = 1.0
 ) -> Iterator[Operation]:
-    """Operators of one feed-forward on one rank, when each replica of attention brings so many tokens."""
+    """Operators of one feed-forward on one rank, when each replica of attention brings so many tokens. The busiest of the
+    expert-parallel ranks has `imbalance` times the mean share of them."""
     yield from linear(matrices.always, tokens, degrees.tp)
     if feed_forward.routed_experts:
-        yield from _experts(feed_forward, matrices, tokens, degrees)
+        yield from _experts(feed_forward, matrices, tokens, degrees, imbalance)
 
 
 def touched_experts(experts: int, per_token: int, tokens: float) -> float:
@@ -31,13 +32,16 @@ def expert_slices(degrees: Degrees) -> int:
     return degrees.tp if degrees.ep == 1 and degrees.etp == 1 else degrees.etp
 
 
-def _experts(feed_forward: FeedForward, matrices: FeedForwardMatrices, tokens: float, degrees: Degrees) -> Iterator[Operation]:
+def _experts(
+    feed_forward: FeedForward, matrices: FeedForwardMatrices, tokens: float, degrees: Degrees, imbalance: float
+) -> Iterator[Operation]:
     """The group of replicas that share one set of experts sends all its tokens; each rank computes its share of the pairs of
     token and expert, and reads the experts that are touched."""
     slices, ep = expert_slices(degrees), degrees.ep
     all_tokens = tokens * degrees.attention_dp
     held = feed_forward.routed_experts + feed_forward.zero_experts
     pairs = all_tokens * feed_forward.experts_per_token * feed_forward.routed_experts / held / ep
+    pairs *= min(imbalance, ep)
     touched = touched_experts(held, feed_forward.experts_per_token, all_tokens) * feed_forward.routed_experts / held / ep
     for matrix in matrices.expert:
         flops = 2.0 * pairs * matrix.rows * matrix.columns / slices

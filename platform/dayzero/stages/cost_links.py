@@ -13,6 +13,8 @@ from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.platforms import PlatformProfile
 
 _EVERYWHERE = 1 << 40
+NETWORK_BYTES_PER_S = 64e9
+"""Links of no more are networks or buses; the fabrics that join accelerators directly start at twice that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +35,42 @@ class Hop:
     parts: int
 
 
-def links_of(profile: PlatformProfile, share: float = 1.0) -> tuple[Link | None, ...]:
-    """The platform's links from the smallest domain to the network between nodes, each at that share of its bandwidth.
+def links_of(profile: PlatformProfile, share: float = 1.0, wide_share: float = 1.0) -> tuple[Link | None, ...]:
+    """The platform's links from the smallest domain to the network between nodes, each at the share of its bandwidth that is
+    reached: `wide_share` on networks (64 GB/s a device and less), whose transfers are cut into packets by a host adapter.
 
     None stands for a domain without a stated bandwidth: what needs it cannot be estimated.
     """
     links: list[Link | None] = []
     for domain in sorted(profile.link_domains, key=lambda domain: domain.devices):
         known = domain.bandwidth_bytes_per_s
+        if known is None or known.value <= 0:
+            links.append(None)
+            continue
         latency = domain.latency_s.value if domain.latency_s else 0.0
-        links.append(Link(domain.name, domain.devices, known.value * share, latency) if known and known.value > 0 else None)
+        reached = known.value * (wide_share if known.value <= NETWORK_BYTES_PER_S else share)
+        links.append(Link(domain.name, domain.devices, reached, latency))
     if profile.nic_bytes_per_s is not None and profile.nic_bytes_per_s.value > 0:
-        links.append(Link("network between nodes", _EVERYWHERE, profile.nic_bytes_per_s.value * share, 0.0))
+        reached = profile.nic_bytes_per_s.value
+        reached *= wide_share if reached <= NETWORK_BYTES_PER_S else share
+        links.append(Link("network between nodes", _EVERYWHERE, reached, 0.0))
     return tuple(links)
 
 
 class Network:
     """Answers how long a collective takes; None when it passes a link of unknown bandwidth."""
 
-    def __init__(self, profile: PlatformProfile, share: float = 1.0, call_s: float = 0.0) -> None:
-        self._links = links_of(profile, share)
+    def __init__(
+        self,
+        profile: PlatformProfile,
+        share: float = 1.0,
+        wide_share: float = 1.0,
+        call_s: float = 0.0,
+        wide_call_s: float = 0.0,
+    ) -> None:
+        self._links = links_of(profile, share, wide_share)
         self._domains = sorted(domain.devices for domain in profile.link_domains)
-        self._call_s = call_s
+        self._call_s, self._wide_call_s = call_s, wide_call_s
         self._hops: dict[tuple[int, int], tuple[Hop, ...] | None] = {}
 
     def hops(self, size: int, stride: int) -> tuple[Hop, ...] | None:
@@ -91,19 +107,19 @@ class Network:
         where latency outweighs bytes, a tree of whole messages (the faster is taken)."""
         ring = self._scatter(message, size, stride, 2.0)
         tree = self._tree(message, size, stride)
-        return None if ring is None or tree is None else min(ring, tree) + self._call_s * (size > 1)
+        return None if ring is None or tree is None else min(ring, tree) + self.call_s(size, stride)
 
     def all_gather(self, message: float, size: int, stride: int = 1) -> float | None:
         """Every rank ends with the whole message, of which each had an equal part; reduce-scatter takes as long."""
         once = self._scatter(message, size, stride, 1.0)
-        return None if once is None else once + self._call_s * (size > 1)
+        return None if once is None else once + self.call_s(size, stride)
 
     def all_to_all(self, message: float, size: int, stride: int = 1) -> float | None:
         """Each rank sends its message in equal parts to all others, pairwise: what leaves a domain takes the next link."""
         hops = self.hops(size, stride)
         if hops is None:
             return None
-        seconds, inside = self._call_s * (size > 1), 1
+        seconds, inside = self.call_s(size, stride), 1
         for hop in hops:
             reach = min(size, inside * hop.parts)
             seconds += message * (reach - inside) / size / hop.link.bytes_per_s + hop.link.latency_s
@@ -112,11 +128,20 @@ class Network:
 
     def point_to_point(self, message: float, stride: int, span: int) -> float | None:
         """From one pipeline stage to the next, `stride` ranks away, where the pipeline spans `span` ranks: the worst hop."""
-        hops = self.hops(max(2, span // max(1, stride)), stride)
+        size = max(2, span // max(1, stride))
+        hops = self.hops(size, stride)
         if hops is None:
             return None
         slowest = min((hop.link for hop in hops), key=lambda link: link.bytes_per_s)
-        return message / slowest.bytes_per_s + max(hop.link.latency_s for hop in hops) + self._call_s
+        return message / slowest.bytes_per_s + max(hop.link.latency_s for hop in hops) + self.call_s(size, stride)
+
+    def call_s(self, size: int, stride: int) -> float:
+        """What starting a collective takes, whatever its bytes; more where it leaves the innermost domain."""
+        if size <= 1:
+            return 0.0
+        hops = self.hops(size, stride) or ()
+        wide = any(hop.link.devices > (self._domains[0] if self._domains else 1) for hop in hops)
+        return self._wide_call_s if wide else self._call_s
 
     def _scatter(self, message: float, size: int, stride: int, ways: float) -> float | None:
         hops = self.hops(size, stride)

@@ -5,7 +5,8 @@ stages (fewer when there are fewer sequences). While every sequence generates `g
 takes `n` chunks. So of all steps that a replica takes meanwhile, `b × n` carry a chunk beside the decoding sequences, and the
 time per token is (b n t_mixed + max(0, g m − b n) t_decode) / g with m micro-batches, and at least one passage of the pipeline.
 A prompt waits for those before it as in M/D/1: ρ S / (2 (1 − ρ)) (Pollaczek–Khinchine with fixed service time; Kleinrock,
-Queueing Systems I, 5.6), and never longer than for all the others in turn.
+Queueing Systems I, 5.6), and never longer than half of the others take in turn; ρ is the share of a replica's steps that carry
+a chunk.
 """
 
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ class ServingCost:
         # A token passes every stage, however few micro-batches there are.
         tpot = max(busy / self.generated, degrees.pp * slowest)
         prefill = (chunks + degrees.pp - 1) * slowest_mixed
-        return Pace(slowest_mixed, slowest, tpot, prefill, min(1.0, carrying * slowest_mixed / (self.generated * tpot)))
+        return Pace(slowest_mixed, slowest, tpot, prefill, min(1.0, carrying / (self.generated * many)))
 
     def overload(self, degrees: Degrees, choices: Choices) -> dict[str, float] | None:
         """The most requests a second that the plan serves, with the rate that was asked for; None when figures are missing."""

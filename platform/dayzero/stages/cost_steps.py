@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
-from dayzero.domain.costs import Efficiencies, Load, Operation
+from dayzero.domain.costs import Efficiencies, Load, Matrix, Operation
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost_efficiency import figures_of
@@ -48,7 +48,8 @@ class StepCost:
         assert profile.memory_bandwidth_bytes_per_s is not None
         self._bandwidth = profile.memory_bandwidth_bytes_per_s.value
         self._rates = {(scheme or "native"): rate for scheme, rate in rates.by_scheme.items()}
-        self.network = Network(profile, self.figures["link"], self.figures["collective_s"])
+        self.network = Network(profile, self.figures["link"], self.figures["wide_link"], self.figures["collective_s"],
+                               self.figures["wide_collective_s"])  # fmt: skip
         self.classes, self.class_of = _classes(spec.layers)
         self._matrices = [[(mixer, mixer_matrices(spec, mixer)) for mixer in kind.mixers] for kind in self.classes]
         self._experts = [feed_forward_matrices(spec, kind.feed_forward) for kind in self.classes]
@@ -72,6 +73,35 @@ class StepCost:
         if head:
             total += self._sum(self._head_operations(degrees, load))
         return total
+
+    def exchange_s(
+        self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, *, compressed: bool = False
+    ) -> float | None:
+        """What the exchanges between ranks are of `stage_s`."""
+        exchanged = self._exchanges(degrees, load, compressed)
+        total = 0.0
+        for kind, count in counts:
+            link = exchanged[kind]
+            if link is None:
+                return None
+            total += count * (link[0] - link[1])
+        return total
+
+    def head_s(self, tokens: float, tp: int) -> float:
+        """Logits of so many tokens on one of tp ranks."""
+        return self._sum(linear((self._head,), tokens, tp))
+
+    @property
+    def stream_bytes_per_s(self) -> float:
+        """Memory bandwidth that long reads and writes reach."""
+        return self._bandwidth * self.figures["stream"]
+
+    def matrices_of(self, kind: int) -> tuple[tuple[Matrix, ...], tuple[Matrix, ...], int]:
+        """The matrices of one class of layers: for every token, of one expert, and how many experts there are."""
+        feed_forward = self.classes[kind].feed_forward
+        mixing = [matrix for _, matrices in self._matrices[kind] for matrix in matrices]
+        held = feed_forward.routed_experts if feed_forward is not None else 0
+        return (*mixing, *self._experts[kind].always), self._experts[kind].expert, held
 
     def parts(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
               compressed: bool = False) -> tuple[Part, ...]:  # fmt: skip
@@ -135,7 +165,7 @@ class StepCost:
         if feed_forward is None:
             return ()
         tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        return feed_forward_operations(feed_forward, self._experts[kind], tokens, degrees)
+        return feed_forward_operations(feed_forward, self._experts[kind], tokens, degrees, self.figures["imbalance"])
 
     def _head_operations(self, degrees: Degrees, load: Load) -> Iterable[Operation]:
         # Only the last position of a prompt is sampled from.

@@ -1,6 +1,8 @@
 """Planning: every division of the model over the devices is judged, the best is taken, every refusal keeps its reason."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import product
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.costs import Efficiencies
@@ -14,6 +16,7 @@ from dayzero.stages.cost_estimates import Estimator
 from dayzero.stages.layout import layout_findings, stage_layers
 from dayzero.stages.layout_constraints import Limits
 from dayzero.stages.planning_choices import choice_findings, choices_for
+from dayzero.stages.planning_fewest import fewest_devices
 from dayzero.stages.planning_nearest import nearest_miss
 from dayzero.stages.planning_ranking import Candidate, pareto_front
 from dayzero.stages.planning_ranks import RankMemory
@@ -53,10 +56,14 @@ def plan_for(
     estimator = Estimator(spec, profile, workload, efficiencies)
     refusals = Refusals(kept_of_a_family=1 << 30 if workload.objective is Objective.WIDEST else 5)
     search = Search(memory, estimator, profile, workload, refusals)
+    taken = (choices,) if choices is not None else choices_for(workload, profile)
+    possible = partial(_structural, spec, memory, workload)
+    if workload.objective is Objective.FEWEST_DEVICES and fixed is None:
+        fresh = partial(Search, memory, estimator, profile, workload)
+        devices = fewest_devices(lambda: fresh(Refusals()), possible, devices, taken)
     space = space_of(spec, profile, workload, devices, complete=complete)
     asked = (fixed,) if fixed is not None else candidates(space)
-    taken = (choices,) if choices is not None else choices_for(workload, profile)
-    found = search.run(_structural(spec, memory, workload, devices, asked), taken, ALTERNATIVES + 1)
+    found = search.run(possible(asked, devices), taken, ALTERNATIVES + 1)
     best = {candidate.degrees: candidate for candidate, _ in reversed(found.fitting)}
     plans = [_plan(search, candidate, found) for candidate in [*reversed(best.values())][: ALTERNATIVES + 1]]
     front = [_plan(search, candidate, found) for candidate in _front(search, found)]
@@ -71,11 +78,12 @@ def plan_for(
         families=refusals.families,
         pareto=tuple(front),
         nearest=None if plans else nearest_miss(search, space, found),
+        fitting=len(found.fitting),
     )
 
 
 def _structural(
-    spec: ModelSpec, memory: RankMemory, workload: Workload, devices: int, asked: Iterable[Degrees | Rejection]
+    spec: ModelSpec, memory: RankMemory, workload: Workload, asked: Iterable[Degrees | Rejection], devices: int
 ) -> Iterator[Degrees | Rejection]:
     """Candidates as they are, and in place of those that cannot be the first reason why. On the cpu platform the ranks are this
     project's own, which run by proven rules only."""
@@ -109,22 +117,33 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
         stage_layers=stage_layers(layers, degrees.pp) if layers else (),
         estimates=estimates,
         binds=binds,
-        ladder=_ladder(degrees, (fitting.degrees for fitting, _ in found.fitting)),
+        ladder=_ladder(search, candidate, found),
         choices=candidate.choices,
         warnings=tuple(f"{assumed.field}: {assumed.value} ({assumed.why})" for assumed in memory.spec.assumptions),
     )
 
 
-def _ladder(degrees: Degrees, fitting: Iterable[Degrees]) -> tuple[Degrees, ...]:
+def _ladder(search: Search, candidate: Candidate, found: Found) -> tuple[Degrees, ...]:
     """Smaller plans that fit and whose degrees divide this one's, without data parallelism."""
+    degrees = candidate.degrees
+    if search.workload.objective is Objective.WIDEST:
+        smaller = {fitting.degrees for fitting, _ in found.fitting}
+    else:
+        axes = (_divisors(axis) for axis in _axes(degrees))
+        shapes = (Degrees(tp, pp, ep) for tp, pp, ep in product(*axes))
+        smaller = {shape for shape in shapes if search.has_room(shape, candidate.choices)}
     rungs = {
         rung
-        for rung in fitting
+        for rung in smaller
         if rung.world < degrees.world
         and rung.dp == rung.cp == 1
         and all(whole % part == 0 for whole, part in zip(_axes(degrees), _axes(rung), strict=True))
     }
     return tuple(sorted(rungs, key=lambda rung: (rung.world, _axes(rung))))
+
+
+def _divisors(number: int) -> tuple[int, ...]:
+    return tuple(part for part in range(1, number + 1) if number % part == 0)
 
 
 def _axes(degrees: Degrees) -> tuple[int, int, int]:
@@ -160,6 +179,7 @@ def _findings(search: Search, plans: list[ParallelPlan]) -> Iterator[Finding]:
     if plans:
         yield from search.estimator.missing
         yield from search.estimator.findings
-        if not search.estimator.missing and plans[0].estimates.tpot_s is None:
+        estimated = plans[0].estimates.throughput_tokens_per_s is not None
+        if not search.estimator.missing and not estimated:
             yield Finding("estimate.no_figure", "link bandwidth", f"link bandwidth is not known for {profile.slug} between the "
                           "ranks of the plan: no estimate", Severity.NOTE)  # fmt: skip

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost_serving import Served
+from dayzero.stages.cost_training import Trained
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that is structurally possible, with its likely times (None: a figure is missing)."""
+    """A plan that is structurally possible, with its likely times in serving or training (None: a figure is missing)."""
 
     degrees: Degrees
     choices: Choices
     served: Served | None
+    trained: Trained | None = None
 
 
 def occupied_devices(degrees: Degrees, profile: PlatformProfile) -> int:
@@ -33,19 +35,23 @@ def preference(
     workload: Workload, profile: PlatformProfile, candidate: Candidate, longest_tokens: int = 0
 ) -> tuple[float, ...]:
     """Sorts the best first: plans without estimates behind those with, equals by fewer devices, then by less communication."""
-    degrees, served = candidate.degrees, candidate.served
+    degrees, speed = candidate.degrees, _speed(workload, candidate)
     if workload.objective is Objective.WIDEST:
         return tuple(map(float, widest_first(degrees)))
     simple = (float(occupied_devices(degrees, profile)), float(degrees.world), float(degrees.pp), float(degrees.tp),
-              float(degrees.ep), float(degrees.etp), float(degrees.cp), float(candidate.choices.chunk_tokens or 0))  # fmt: skip
+              float(degrees.ep), float(degrees.etp), float(degrees.cp), float(candidate.choices.chunk_tokens or 0),
+              float(candidate.choices.micro_batch), float(candidate.choices.virtual_stages))  # fmt: skip
     if workload.objective is Objective.LONGEST_CONTEXT:
-        return (-float(longest_tokens), *_speed(workload, served), *simple)
+        return (-float(longest_tokens), *speed, *simple)
     if workload.objective is Objective.FEWEST_DEVICES:
-        return (simple[0], simple[1], *_speed(workload, served), *simple[2:])
-    return (*_speed(workload, served), *simple)
+        return (simple[0], simple[1], *speed, *simple[2:])
+    return (*speed, *simple)
 
 
-def _speed(workload: Workload, served: Served | None) -> tuple[float, float]:
+def _speed(workload: Workload, candidate: Candidate) -> tuple[float, float]:
+    served = candidate.served
+    if candidate.trained is not None:
+        return (0.0, candidate.trained.step_s)
     if served is None:
         return (1.0, 0.0)
     if workload.objective is Objective.LATENCY:

@@ -11,6 +11,7 @@ from dayzero.domain.plan import MemoryBudget, RejectedFamily, Rejection
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost_estimates import Estimator
+from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_cut import UncuttableError
 from dayzero.stages.planning_choices import sensible
 from dayzero.stages.planning_ranking import Candidate, preference
@@ -78,8 +79,10 @@ class Search:
         self.found = Found()
         self._fits: dict[tuple[Degrees, Choices], MemoryBudget | None] = {}
 
-    def run(self, degrees: Iterable[Degrees | Rejection], choices: tuple[Choices, ...], wanted: int) -> Found:
-        """Judge them all; at least `wanted` plans are found if there are so many."""
+    def run(
+        self, degrees: Iterable[Degrees | Rejection], choices: tuple[Choices, ...], wanted: int, *, first_only: bool = False
+    ) -> Found:
+        """Judge them all; at least `wanted` plans are found if there are so many (`first_only`: any, and no more)."""
         layers = len(self.memory.spec.layers)
         possible: list[Candidate] = []
         for one in degrees:
@@ -94,7 +97,7 @@ class Search:
                     if candidate is not None:
                         possible.append(candidate)
         possible.sort(key=self._key)
-        self._take(possible, wanted)
+        self._take(possible, wanted, first_only)
         return self.found
 
     def fits(self, candidate: Candidate) -> MemoryBudget | None:
@@ -110,8 +113,8 @@ class Search:
             longest = self.longest_tokens(candidate)
         return preference(self.workload, self.profile, candidate, longest)
 
-    def _take(self, possible: list[Candidate], wanted: int) -> None:
-        everything = self.workload.objective is Objective.WIDEST or len(possible) <= ALL_JUDGED
+    def _take(self, possible: list[Candidate], wanted: int, first_only: bool) -> None:
+        everything = not first_only and (self.workload.objective is Objective.WIDEST or len(possible) <= ALL_JUDGED)
         degrees: set[Degrees] = set()
         for at, candidate in enumerate(possible):
             if not everything and len(degrees) >= wanted:
@@ -134,6 +137,8 @@ class Search:
 
     def _timed(self, degrees: Degrees, choices: Choices) -> Candidate | None:
         """The candidate with its likely times; None when it misses a target (the refusal is counted)."""
+        if self.workload.training is not None:
+            return self._trained(degrees, choices)
         serving = self.estimator.likely
         wanted = self.workload.ttft_s is not None or self.workload.tpot_s is not None or self.workload.rate_per_s is not None
         if serving is None or (self.workload.objective is Objective.WIDEST and not wanted):
@@ -151,6 +156,19 @@ class Search:
                 self.refusals.add(Rejection(degrees, family, reason, numbers), value / target)
                 return None
         return candidate
+
+    def _trained(self, degrees: Degrees, choices: Choices) -> Candidate | None:
+        """A training plan with its step; None when the step's sequences do not divide over it (the refusal is counted)."""
+        cost = self.estimator.training
+        training = self.workload.training
+        assert training is not None
+        sequences, each = training.tokens_per_step // training.sequence_tokens, degrees.dp * choices.micro_batch
+        if training.tokens_per_step % training.sequence_tokens or sequences % each:
+            reason = f"{sequences} sequences a step do not divide over {degrees.dp} replicas by {choices.micro_batch} at a time"
+            numbers: dict[str, int | float | str | None] = {"sequences": sequences, "each": each}
+            self.refusals.add(Rejection(degrees, "micro-batches", reason, numbers))
+            return None
+        return Candidate(degrees, choices, None, cost.trained(degrees, choices) if cost is not None else None)
 
     def _without_times(self, candidate: Candidate, wanted: bool) -> Candidate | None:
         """A rate that is too high, or a figure that is missing."""
@@ -187,6 +205,16 @@ class Search:
 
     def _sequences(self, candidate: Candidate) -> int | None:
         return candidate.served.sequences if candidate.served is not None and self.workload.rate_per_s is not None else None
+
+    def has_room(self, degrees: Degrees, choices: Choices) -> bool:
+        """Whether the structure allows a plan and its fullest rank has room for it; nothing is counted."""
+        if violations(self.memory.spec, degrees, self.workload.redundant_experts):
+            return False
+        try:
+            fullest = self.memory.fullest(degrees, choices)
+        except UncuttableError:
+            return False
+        return fullest.limit_bytes is None or fullest.total_bytes <= fullest.limit_bytes
 
     def longest_tokens(self, candidate: Candidate) -> int:
         """The context that the fullest rank has room for, at the workload's concurrency; 0 when the plan does not fit."""

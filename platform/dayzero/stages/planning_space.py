@@ -14,8 +14,10 @@ from dayzero.domain.planning import Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.layout_constraints import violations
 
-SMALL = 16
+SMALL = 8
 """Up to so many devices every data-parallel degree is judged."""
+EVERY_DIVISION = 64
+"""Up to so many devices the widest plan is sought among all divisions: verification climbs through them."""
 LONG_CONTEXT_TOKENS = 32768
 """Below it a sequence is not cut over context-parallel ranks: its attention is no large part of a step."""
 _CONTEXT_DEGREES = (1, 2, 4, 8)
@@ -42,7 +44,7 @@ def space_of(spec: ModelSpec, profile: PlatformProfile, workload: Workload, devi
 
 def candidates(space: Space) -> Iterator[Degrees | Rejection]:
     """Every division to judge, and what was refused before its data-parallel degrees were counted."""
-    if space.workload.objective is Objective.WIDEST and space.devices <= 4 * SMALL:
+    if space.workload.objective is Objective.WIDEST and space.devices <= EVERY_DIVISION:
         yield from _every(space)
         return
     for tp in range(1, _most_tensor(space) + 1):
@@ -84,7 +86,7 @@ def _contexts(space: Space) -> tuple[int, ...]:
 
 
 def _of_tensor(space: Space, tp: int, cp: int) -> Iterator[Degrees | Rejection]:
-    for ep, etp in _expert_degrees(space, tp, space.devices // (tp * cp)):
+    for ep, etp in _expert_degrees(space, tp, space.devices // cp):
         shared = max(1, ep * etp // tp)
         refused = violations(space.spec, Degrees(tp, 1, ep, shared, cp, etp), space.workload.redundant_experts)
         if refused:
@@ -126,6 +128,4 @@ def _replicas(space: Space, group: int, shared: int) -> Iterator[int]:
         yield from (shared * count for count in range(1, most + 1))
         return
     sizes = {most, *(domain // (group * shared) for domain in space.domains)}
-    if space.workload.objective is Objective.FEWEST_DEVICES:
-        sizes |= {1, *(2**power for power in range(1, most.bit_length()))}
     yield from (shared * count for count in sorted(sizes) if 1 <= count <= most)
