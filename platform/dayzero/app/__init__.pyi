@@ -1,6 +1,7 @@
 # The names of the app and their rooms; `__init__.py` looks them up here.
 from .announcing import Announced as Announced
 from .announcing import announce as announce
+from .asking import plan_request as plan_request
 from .benches import bench_on as bench_on
 from .benches import is_here as is_here
 from .benches import known_platform as known_platform

@@ -1,11 +1,40 @@
 """Arguments that several commands share."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from dayzero.domain.planning import Degrees
+from dayzero.domain.release import FileRole, Release
+
+if TYPE_CHECKING:
+    from dayzero.settings import Settings
 
 Model = Annotated[str, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")]
 Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices to plan for (default: DAYZERO_CPU_DEVICES).")]
 Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
+
+
+def degrees_of(
+    tp: int | None, pp: int | None, ep: int | None, dp: int | None, cp: int | None = None, etp: int | None = None
+) -> Degrees | None:
+    """The degrees that were asked for; None when none was."""
+    if tp is pp is ep is dp is cp is etp is None:
+        return None
+    return Degrees(tp or 1, pp or 1, ep or 1, dp or 1, cp or 1, etp or 1)
+
+
+def sized(devices: int | None, degrees: Degrees | None) -> "Settings":
+    """The settings with as many devices as were asked for, or as the degrees take."""
+    from dayzero.settings import load_settings
+
+    settings = load_settings()
+    wanted = devices or (max(degrees.world, settings.cpu_devices) if degrees else settings.cpu_devices)
+    return settings.model_copy(update={"cpu_devices": wanted})
+
+
+def has_weights(release: Release) -> bool:
+    """Whether the release has its weights, so that there are headers to read."""
+    return any(file.role is FileRole.WEIGHTS for file in release.files)

@@ -7,15 +7,12 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform
+from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, degrees_of, has_weights, sized
 from dayzero.cli.output import print_document, print_error, print_table
-from dayzero.cli.screen import show_plan
-from dayzero.domain.planning import Degrees, Workload
-from dayzero.domain.release import FileRole, Release
-from dayzero.errors import BadInputError, ExitCode
-from dayzero.settings import Settings, load_settings
+from dayzero.errors import BadInputError
+from dayzero.settings import load_settings
 from dayzero.stages.structure_json import inspect_document
-from dayzero.steps import concluding, explaining, prestaging, weights
+from dayzero.steps import concluding, prestaging, weights
 from dayzero.steps.documents import (
     adapt_document,
     exit_code_of,
@@ -26,22 +23,6 @@ from dayzero.steps.documents import (
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
 
 
-def _degrees(tp: int | None, pp: int | None, ep: int | None, dp: int | None) -> Degrees | None:
-    if tp is pp is ep is dp is None:
-        return None
-    return Degrees(tp or 1, pp or 1, ep or 1, dp or 1)
-
-
-def _settings(devices: int | None, degrees: Degrees | None) -> Settings:
-    settings = load_settings()
-    wanted = devices or (max(degrees.world, settings.cpu_devices) if degrees else settings.cpu_devices)
-    return settings.model_copy(update={"cpu_devices": wanted})
-
-
-def _has_weights(release: Release) -> bool:
-    return any(file.role is FileRole.WEIGHTS for file in release.files)
-
-
 def inspect(
     model: Model,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens.")] = None,
@@ -50,7 +31,7 @@ def inspect(
 ) -> None:
     """Structure, parameters and state, from configuration and tensor headers; no weights are read."""
     work = app.local_work(load_settings(), model, "cpu")
-    read = weights.full_structure if _has_weights(work.release) else prestaging.structure
+    read = weights.full_structure if has_weights(work.release) else prestaging.structure
     spec = read(work.bench, work.lease, kv_dtype).noun
     spec = replace(spec, known=app.knows_architecture(spec.model_type))
     document = inspect_document(spec, work.release.ref, context)
@@ -59,31 +40,6 @@ def inspect(
         return
     report = prestaging.structure_report(spec, reused=False)
     print_table(report.headline, report.table, notes=report.notes)
-
-
-def plan(
-    model: Model,
-    platform: Platform,
-    devices: Devices = None,
-    tp: Degree = None,
-    pp: Degree = None,
-    ep: Degree = None,
-    dp: Degree = None,
-    redundant_experts: Annotated[int, typer.Option(min=0, help="Second copies of busy experts, spread over ep ranks.")] = 0,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Also draw memory and placement into this file.")] = None,
-    launch: Annotated[str | None, typer.Option("--launch", help="Print only the script for vllm, sglang or torchrun.")] = None,
-    json: Json = False,
-) -> None:
-    """Memory and parallel plan, and why every other was rejected."""
-    degrees = _degrees(tp, pp, ep, dp)
-    settings = _settings(devices, degrees)
-    work = app.local_work(settings, model, platform)
-    workload = Workload(context_tokens=2048, redundant_experts=redundant_experts) if redundant_experts else None
-    bench = replace(work.bench, degrees=degrees, workload=workload, any_devices=devices is None)
-    found = explaining.explained(bench, work.lease, with_weights=_has_weights(work.release))
-    show_plan(found, svg=svg, launch=launch, json=json)
-    if found.report.plan is None:
-        raise typer.Exit(ExitCode.VERDICT_FAIL)
 
 
 def fetch(
@@ -97,8 +53,8 @@ def fetch(
     json: Json = False,
 ) -> None:
     """Download what is needed, checked, and write one safetensors file a rank with a manifest of digests."""
-    degrees = _degrees(tp, pp, ep, dp)
-    work = app.local_work(_settings(None, degrees), model, platform)
+    degrees = degrees_of(tp, pp, ep, dp)
+    work = app.local_work(sized(None, degrees), model, platform)
     bench = replace(work.bench, degrees=degrees)
     if out.exists() and not out.is_dir():
         raise BadInputError(f"{out} is a file.", remedy="Name a folder with --out.")
@@ -125,8 +81,8 @@ def verify(
     json: Json = False,
 ) -> None:
     """The four layers of verification, in this process and its isolated children."""
-    degrees = _degrees(tp, pp, ep, dp)
-    settings = _settings(devices, degrees)
+    degrees = degrees_of(tp, pp, ep, dp)
+    settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform)
     bench = replace(work.bench, degrees=degrees)
     app.tell(settings, work)

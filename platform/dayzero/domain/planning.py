@@ -132,6 +132,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What one plan is asked for: the workload (None: what verification runs), on a platform with these changes."""
+
+    workload: Workload | None = None
+    changes: tuple[Change, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Choices:
     """What a plan chooses beside its degrees.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.bridges import Bridge
-from dayzero.domain.planning import Degrees, Workload
+from dayzero.domain.planning import Degrees, PlanRequest
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
@@ -30,8 +30,8 @@ class Place(StrEnum):
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
 
-    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `workload` for one that serves it
-    (None: what verification runs); `any_devices` lets a plan that does not fit on `devices` take the platform's next larger
+    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `request` for one that serves a
+    workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger
     link domain; `operator_plugins` as in the settings; `settled` keeps an
     attempt's bridges once they are known, for every observation runs with them.
     """
@@ -50,7 +50,7 @@ class Bench:
     taxonomy: Taxonomy
     library: str | None
     degrees: Degrees | None = None
-    workload: Workload | None = None
+    request: PlanRequest = PlanRequest()
     operator_plugins: tuple[str, ...] = ()
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from dayzero.stages.plan_completion import completed
 from dayzero.stages.plan_picture import nearest_picture, plan_picture
 from dayzero.stages.plan_screen import plan_screen
 from dayzero.steps.contract import Bench
-from dayzero.steps.planning import first_plan, memory_limit_bytes
+from dayzero.steps.planning import first_plan, resources_of
 from dayzero.steps.prestaging import structure, subject_of
 from dayzero.steps.weights import exact_plan, full_structure, headers
 
@@ -66,6 +66,7 @@ def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
     started_s = bench.clock.monotonic_s()
     report = (exact_plan if with_weights else first_plan)(bench, lease).noun
     search_s = bench.clock.monotonic_s() - started_s
-    report = completed(report, spec, index, subject.profile, memory_limit_bytes(bench, subject.profile))
-    launch = None if report.plan is None else launch_of(spec, report.plan, subject.profile, report.workload)
-    return Explained(report, spec, subject.profile, subject.adaptation.model, launch, search_s)
+    resources = resources_of(bench, lease)
+    report = completed(report, spec, index, resources.profile, resources.memory_limit_bytes)
+    launch = None if report.plan is None else launch_of(spec, report.plan, resources.profile, report.workload)
+    return Explained(report, spec, resources.profile, subject.adaptation.model, launch, search_s)

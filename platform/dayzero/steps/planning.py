@@ -1,29 +1,47 @@
 """Plans: from the structure alone before the weights, over the real tensors on the day."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import PlanReport
-from dayzero.domain.planning import Workload
+from dayzero.domain.planning import Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.entries import plan_check
 from dayzero.stages.planning import plan_for
+from dayzero.stages.planning_asked import asked_findings
+from dayzero.stages.planning_what_if import changed
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.prestaging import structure, subject_of
 
-MOST_DEVICES = 64
-"""Larger link domains are planned for only when somebody asks for so many devices: the search is over every division."""
+VERIFIED_DEVICES = 64
+"""Larger link domains are planned for only when somebody asks: what verification climbs to is judged over every division."""
+MOST_DEVICES = 1024
+"""So many devices may a plan take when somebody asks for what will do and does not say how many there are."""
 
 
-def memory_limit_bytes(bench: Bench, profile: PlatformProfile) -> int | None:
-    """This host's memory where the platform is its processor; None elsewhere, for the profile says what a device has."""
-    return bench.limits.memory_bytes if profile.torch_device == "cpu" else None
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a plan may use: the platform, devices of it, and the memory of one (None: what the profile says)."""
+
+    profile: PlatformProfile
+    devices: int
+    memory_limit_bytes: int | None
+
+
+def resources_of(bench: Bench, lease: Lease) -> Resources:
+    """The platform's devices as they are, or as the request changes them; on this host's processor, this host's memory."""
+    profile = subject_of(bench, lease).profile
+    here = profile.torch_device == "cpu"
+    limit = bench.limits.memory_bytes if here else None
+    fewest = bench.request.workload is not None and bench.request.workload.objective is Objective.FEWEST_DEVICES
+    devices = MOST_DEVICES if fewest and bench.any_devices and not here else bench.devices
+    return Resources(*changed(profile, devices, limit, bench.request.changes))
 
 
 def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
@@ -31,15 +49,19 @@ def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     return planned(bench, lease, "plan", structure(bench, lease).noun, None)
 
 
-def _fitting(bench: Bench, profile: PlatformProfile, plan: Callable[[int], PlanReport]) -> PlanReport:
-    """The plan on the devices asked for; on other platforms than this host, on the next larger link domain that it fits."""
-    sizes = {domain.devices for domain in profile.link_domains if bench.devices < domain.devices <= MOST_DEVICES}
-    report = plan(bench.devices)
-    for devices in sorted(sizes) if bench.any_devices and profile.torch_device != "cpu" else ():
-        if report.plan is not None:
-            break
-        report = plan(devices)
-    return report
+def _sizes(bench: Bench, resources: Resources) -> Iterator[int]:
+    """Devices to plan for, one after the other: what was asked for, then larger link domains, then more of the largest."""
+    yield resources.devices
+    if not bench.any_devices or resources.profile.torch_device == "cpu":
+        return
+    most = VERIFIED_DEVICES if bench.request.workload is None else MOST_DEVICES
+    domains = [domain.devices for domain in resources.profile.link_domains if resources.devices < domain.devices <= most]
+    yield from domains
+    if bench.request.workload is None:
+        return
+    largest = max([resources.devices, *domains])
+    while (largest := 2 * largest) <= most:
+        yield largest
 
 
 def verified_workload(spec: ModelSpec) -> Workload:
@@ -49,18 +71,24 @@ def verified_workload(spec: ModelSpec) -> Workload:
 
 def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
     """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
-    profile = subject_of(bench, lease).profile
-    workload = replace(bench.workload or verified_workload(spec), devices=bench.devices)
-    limit = memory_limit_bytes(bench, profile)
+    resources = resources_of(bench, lease)
+    limit, profile = resources.memory_limit_bytes, resources.profile
+    workload = replace(bench.request.workload or verified_workload(spec), devices=resources.devices)
     read = (spec,) if index is None else (spec, index)
-    asked = (bench.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
-    key = result_key(stage, 1, *read, profile.figures_digest, workload, *asked)
+    asked = (resources.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
+    key = result_key(stage, 2, *read, profile.figures_digest, workload, *asked)
 
-    def on(devices: int) -> PlanReport:
-        sized = replace(workload, devices=devices)
-        return plan_for(spec, index, profile, sized, devices=devices, memory_limit_bytes=limit, fixed=bench.degrees)
+    def fitting() -> PlanReport:
+        report = None
+        for devices in _sizes(bench, resources):
+            sized = replace(workload, devices=devices)
+            report = plan_for(spec, index, profile, sized, devices=devices, memory_limit_bytes=limit, fixed=bench.degrees)
+            if report.plan is not None:
+                break
+        assert report is not None
+        return replace(report, findings=(*asked_findings(spec, workload), *report.findings))
 
-    return keep(bench.ledger, lease, key, PlanReport, lambda: _fitting(bench, profile, on))
+    return keep(bench.ledger, lease, key, PlanReport, fitting)
 
 
 def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:
