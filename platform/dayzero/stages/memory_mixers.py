@@ -46,6 +46,8 @@ def _attention(mixer: Mixer, step: Step, execution: Execution) -> int:
     total = step.tokens * width * step.element_bytes
     if not execution.fused_attention:
         total += _scores(heads, key_width + value_width, step)
+    elif not execution.fused_elementwise and key_width != value_width:
+        total += _composite_scores(heads, step)
     return total + _index_bytes(mixer, step, execution)
 
 
@@ -54,6 +56,12 @@ def _scores(heads: int, width: int, step: Step) -> int:
     repeated for each query head."""
     each = max(2 * step.element_bytes, step.element_bytes + 4)
     return step.tokens * step.context * heads * each + step.context * heads * width * step.element_bytes
+
+
+def _composite_scores(heads: int, step: Step) -> int:
+    """torch's fused attention wants keys as wide as values; for others its composite keeps scores, their softmax, which scores
+    are masked (a byte each), and the softmax without masked rows (aten, _scaled_dot_product_attention_math, _safe_softmax)."""
+    return step.tokens * step.context * heads * (3 * step.element_bytes + 1)
 
 
 def _index_bytes(mixer: Mixer, step: Step, execution: Execution) -> int:

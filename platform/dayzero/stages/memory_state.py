@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
-from dayzero.domain.architecture import Layer
+from dayzero.domain.architecture import Layer, ModelSpec
 from dayzero.domain.planning import Choices, Degrees
-from dayzero.stages.state import cache_element_bytes, constant_bytes_of, growth_of
+from dayzero.stages.state import CACHE_DTYPE_BYTES, cache_element_bytes, constant_bytes_of, growth_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,11 @@ class CacheShape:
     cp: int
     page_tokens: int
     element_bytes: int
+
+
+def cache_dtype_of(spec: ModelSpec) -> str:
+    """The dtype of a cache that nobody chose: the model's native one, in which keys and values are computed."""
+    return spec.native_dtype if spec.native_dtype in CACHE_DTYPE_BYTES else spec.state.dtype
 
 
 def cache_shape(tokens: int, degrees: Degrees, choices: Choices, native_dtype: str) -> CacheShape:
@@ -41,10 +46,14 @@ def kept_tokens(shape: CacheShape, limit: int | None) -> int:
 def sequence_bytes(layer: Layer, shape: CacheShape) -> int:
     """State of one sequence in one layer on one rank: what grows, by pages, and what does not.
 
-    Recurrent state is whole on each cp rank, which passes it on to the next one.
+    Compressed caches hold whole entries. Recurrent state is whole on each cp rank, which passes it on to the next one.
     """
     total = 0
     for mixer in layer.mixers:
-        grown = sum((cost * kept_tokens(shape, limit) for cost, limit in growth_of(mixer, shape.tp)), Fraction(0))
+        grown = Fraction(0)
+        for cost, limit in growth_of(mixer, shape.tp):
+            tokens = kept_tokens(shape, limit)
+            entry = mixer.compression if mixer.compression and limit is None else 1
+            grown += cost * (tokens // entry * entry)
         total += ceil(grown * shape.element_bytes) + constant_bytes_of(mixer, shape.tp, shape.element_bytes)
     return total

@@ -48,7 +48,8 @@ def growth_of(mixer: Mixer, tp: int = 1) -> Iterator[Growth]:
     MHA, GQA and MQA keep kv_heads × (key + value width) elements a token, a whole head at least on each rank; MLA keeps its
     latent and the rotary key once, whatever the heads and ranks (DeepSeek-V2, arXiv 2405.04434, section 2.1); an indexer keeps
     one key of its own. A compressed mixer keeps single keys that are values too: those of its window, and one for each
-    `compression` tokens, with an indexer key beside it. Linear attention and state-space mixers do not grow.
+    `compression` tokens, with an indexer key beside it (tokens not compressed yet: see constant_bytes_of). Linear attention and
+    state-space mixers do not grow.
     """
     if not mixer.cached or not mixer.causal or mixer.recurrence is not None:
         return
@@ -70,14 +71,23 @@ def growth_of(mixer: Mixer, tp: int = 1) -> Iterator[Growth]:
 
 
 def constant_bytes_of(mixer: Mixer, tp: int, element_bytes: int) -> int:
-    """The state of one sequence in a recurrent mixer on one of tp ranks: the state in its own dtype, the short convolution's
-    last inputs in the cache's."""
+    """What one sequence keeps in a mixer on one of tp ranks whatever its length.
+
+    A recurrent mixer: the state in its own dtype, the short convolution's last inputs in the cache's. A compressed mixer: keys
+    and gates of the tokens that do not fill an entry yet; with an indexer entries overlap, so that tokens have two series of
+    both, for the key and for the indexer's, and the last entry's tokens stay (DeepSeek-V4's report, section 2.3).
+    """
     state = mixer.recurrence
-    if state is None:
+    if state is not None:
+        elements = -(-state.heads // tp) * state.key_dim * state.value_dim
+        inputs = -(-state.conv_channels // tp) * max(0, state.conv_kernel - 1)
+        return elements * CACHE_DTYPE_BYTES.get(state.state_dtype, 4) + inputs * element_bytes
+    if not mixer.compression or not mixer.cached:
         return 0
-    elements = -(-state.heads // tp) * state.key_dim * state.value_dim
-    inputs = -(-state.conv_channels // tp) * max(0, state.conv_kernel - 1)
-    return elements * CACHE_DTYPE_BYTES.get(state.state_dtype, 4) + inputs * element_bytes
+    waiting, width = mixer.compression - 1, mixer.head_dim or 0
+    if mixer.indexer is None:
+        return 2 * waiting * width * element_bytes
+    return 2 * (2 * waiting + mixer.compression) * (width + mixer.indexer.head_dim) * element_bytes
 
 
 def bytes_at(state: SequenceState, tokens: int) -> int | None:

@@ -148,7 +148,8 @@ def _like(family: Family, *names: str, **differing: Any) -> tuple[Family, ...]:
 
 
 _ALIKE = (
-    *_like(_LLAMA, "granite", "internlm3", "ernie4_5", "smollm3", "cwm", "iquestcoder", "phi3", "exaone"),
+    *_like(_LLAMA, "granite", "internlm3", "ernie4_5", "smollm3", "cwm", "iquestcoder", "exaone"),
+    *_like(_LLAMA, "phi3", window="all"),
     *_like(_MISTRAL, "ministral3"),
     *_like(_QWEN2, "seed_oss", "glm", window="none"),
     *_like(_QWEN3, "exaone4", window="none"),

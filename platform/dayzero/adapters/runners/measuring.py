@@ -1,0 +1,82 @@
+"""What this process takes of memory: its resident size, its peak since a moment, and the tensors that it holds."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dayzero.adapters.runners.process_memory import own_peak_bytes, resident_bytes
+
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+HIGH_WATER = "5"
+"""What makes the kernel forget the largest resident size (proc(5), clear_refs)."""
+
+
+class Peak:
+    """The largest resident size since it was made, above the size at that moment. Where the kernel cannot forget an earlier
+    peak, `exact` is False and the peak is that of the whole life of the process."""
+
+    def __init__(self) -> None:
+        self.exact = _forget()
+        self.baseline_bytes = _resident()
+
+    def bytes(self) -> int:
+        """Bytes above the baseline; never below 0."""
+        return max(0, _status("VmHWM") - self.baseline_bytes)
+
+
+def _forget() -> bool:
+    try:
+        CLEAR.write_text(HIGH_WATER)
+    except OSError:
+        return False
+    return _status("VmHWM") <= _resident() * 1.01 + (1 << 20)
+
+
+def _resident() -> int:
+    return _status("VmRSS") or resident_bytes("self")
+
+
+def _status(field: str) -> int:
+    try:
+        lines = STATUS.read_text().splitlines()
+    except OSError:
+        return own_peak_bytes() if field == "VmHWM" else 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0)
+
+
+def storage_bytes(tensors: Iterable[Any]) -> int:
+    """Bytes of the storages behind the tensors, each once."""
+    sizes = {}
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        sizes[storage.data_ptr(), storage.device] = storage.nbytes()
+    return sum(sizes.values())
+
+
+def held_bytes(module: Any) -> int:
+    """Bytes of a module's parameters and buffers, tied ones once."""
+    return storage_bytes([*module.parameters(), *module.buffers()])
+
+
+def cached_tensors(thing: Any, seen: set[int] | None = None) -> Iterator[Any]:
+    """Every floating tensor of a cache of the modelling library, whatever its layers are."""
+    seen = set() if seen is None else seen
+    if thing is None or id(thing) in seen:
+        return
+    seen.add(id(thing))
+    if isinstance(thing, torch.Tensor):
+        if thing.is_floating_point() and thing.numel():
+            yield thing
+        return
+    if isinstance(thing, dict):
+        parts: Iterable[Any] = thing.values()
+    elif isinstance(thing, list | tuple):
+        parts = thing
+    elif type(thing).__module__.startswith("transformers") and "Config" not in type(thing).__name__:
+        parts = vars(thing).values()
+    else:
+        return
+    for part in parts:
+        yield from cached_tensors(part, seen)
