@@ -24,6 +24,10 @@ MOST_SEQUENCES = 4096
 """More sequences on one replica are not asked for when a rate decides how many there are."""
 
 
+Kinds = tuple[tuple[tuple[tuple[int, int], ...], bool], ...]
+"""Stages that differ: layers of each class, and whether the head is there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """Times of one plan: seconds to the first token and for each next one, output tokens/s of all devices, sequences at once
@@ -56,6 +60,7 @@ class ServingCost:
         self.workload = workload
         self.generated = min(workload.generated_tokens, workload.context_tokens)
         self.prompt = max(1, workload.context_tokens - self.generated)
+        self._stages: dict[int, Kinds] = {}
         self._native_cache = cache_element_bytes(steps.spec.state.dtype)
 
     def cache_bytes(self, choices: Choices) -> int:
@@ -149,16 +154,23 @@ class ServingCost:
         return high
 
     def _slowest(self, degrees: Degrees, choices: Choices, load: Load, cache: int) -> float | None:
+        times = self.steps.layer_s(degrees, load, cache, choices.compressed)
+        if times is None:
+            return None
         slowest = 0.0
-        for counts, head in stage_kinds(self.steps.class_of, degrees.pp):
-            seconds = self.steps.stage_s(counts, degrees, load, cache, head=head, compressed=choices.compressed)
-            if seconds is None:
-                return None
-            slowest = max(slowest, seconds)
+        for counts, head in self._kinds(degrees.pp):
+            seconds = sum(count * times[kind] for kind, count in counts)
+            slowest = max(slowest, seconds + self.steps.sampling_s(degrees, load) if head else seconds)
+        slowest += self.steps.figures["step_s"]
         if degrees.pp == 1:
             return slowest
         passed = self.hop_s(degrees, load)
         return None if passed is None else slowest + passed
+
+    def _kinds(self, pp: int) -> Kinds:
+        if pp not in self._stages:
+            self._stages[pp] = _undominated(stage_kinds(self.steps.class_of, pp))
+        return self._stages[pp]
 
     def hop_s(self, degrees: Degrees, load: Load) -> float | None:
         """From one stage to the next: hidden states of the step, cut by tp."""
@@ -166,9 +178,6 @@ class ServingCost:
         tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
         message = tokens * (self.steps.spec.hidden_size or 0) * ACTIVATION_BYTES / degrees.tp
         return self.steps.network.point_to_point(message, stride, degrees.world)
-
-
-Kinds = tuple[tuple[tuple[tuple[int, int], ...], bool], ...]
 
 
 @lru_cache(maxsize=8192)
@@ -181,6 +190,20 @@ def stage_kinds(class_of: tuple[int, ...], pp: int) -> Kinds:
             counts[kind] = counts.get(kind, 0) + 1
         found[(tuple(sorted(counts.items())), last == len(class_of))] = None
     return tuple(found)
+
+
+def _undominated(kinds: Kinds) -> Kinds:
+    """Those that another stage does not outdo with at least as many layers of each class, and the head: it is slower."""
+    found: list[tuple[tuple[tuple[int, int], ...], bool]] = []
+    for counts, head in kinds:
+        if not any(_outdoes(other, counts, head) for other in kinds if other != (counts, head)):
+            found.append((counts, head))
+    return tuple(found) or kinds
+
+
+def _outdoes(other: tuple[tuple[tuple[int, int], ...], bool], counts: tuple[tuple[int, int], ...], head: bool) -> bool:
+    more, its_head = dict(other[0]), other[1]
+    return its_head >= head and all(more.get(kind, 0) >= count for kind, count in counts)
 
 
 def is_servable(spec: ModelSpec) -> bool:

@@ -56,23 +56,41 @@ class StepCost:
         self._head = head_matrix(spec)
         self._mixer_s: dict[tuple[int, int, int, Load, float], float] = {}
         self._ffn_s: dict[tuple[int, int, int, int, int, float], float] = {}
+        self._layer_s: dict[tuple[int, int, int, int, Load, float, bool], tuple[float, ...] | None] = {}
+        self._head_s: dict[tuple[int, Load], float] = {}
         self._link_s: dict[tuple[int, int, int, int, int, float, bool], tuple[tuple[float, float] | None, ...]] = {}
 
     def stage_s(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
                 compressed: bool = False) -> float | None:  # fmt: skip
         """Seconds of one step on a stage with so many layers of each class; None when a link's figures are missing."""
-        exchanged = self._exchanges(degrees, load, compressed)
-        total = self.figures["step_s"]
-        for kind, count in counts:
-            link = exchanged[kind]
+        times = self.layer_s(degrees, load, cache, compressed)
+        if times is None:
+            return None
+        total = self.figures["step_s"] + sum(count * times[kind] for kind, count in counts)
+        return total + self.sampling_s(degrees, load) if head else total
+
+    def sampling_s(self, degrees: Degrees, load: Load) -> float:
+        """The head's part of a step."""
+        key = (degrees.tp, load)
+        if key not in self._head_s:
+            self._head_s[key] = self._sum(self._head_operations(degrees, load))
+        return self._head_s[key]
+
+    def layer_s(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
+        """Seconds of one layer of each class, exchanges and all; None when a link's figures are missing."""
+        key = (degrees.tp, degrees.cp, degrees.ep, degrees.etp, load, cache, compressed)
+        if key not in self._layer_s:
+            self._layer_s[key] = self._layers(degrees, load, cache, compressed)
+        return self._layer_s[key]
+
+    def _layers(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
+        times = []
+        for kind, link in enumerate(self._exchanges(degrees, load, compressed)):
             if link is None:
                 return None
-            total += count * (
-                self._mixer(kind, degrees, load, cache) + self._feed_forward(kind, degrees, load) + link[0] - link[1]
-            )
-        if head:
-            total += self._sum(self._head_operations(degrees, load))
-        return total
+            own = self._mixer(kind, degrees, load, cache) + self._feed_forward(kind, degrees, load)
+            times.append(own + link[0] - link[1])
+        return tuple(times)
 
     def exchange_s(
         self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, *, compressed: bool = False

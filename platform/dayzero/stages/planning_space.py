@@ -12,7 +12,7 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Rejection
 from dayzero.domain.planning import Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.stages.layout_constraints import violations
+from dayzero.stages.layout_constraints import Limits
 
 SMALL = 8
 """Up to so many devices every data-parallel degree is judged."""
@@ -34,12 +34,19 @@ class Space:
     devices: int
     domains: tuple[int, ...]
     complete: bool
+    limits: Limits
+    proven: bool
+
+    def refused(self, degrees: Degrees) -> tuple[Rejection, ...]:
+        """What the structure has against the degrees."""
+        return self.limits.violations(degrees, self.workload.redundant_experts, proven=self.proven)
 
 
 def space_of(spec: ModelSpec, profile: PlatformProfile, workload: Workload, devices: int, *, complete: bool = False) -> Space:
     """The space of a request; `complete` leaves nothing out (for small numbers of devices)."""
     domains = tuple(sorted({domain.devices for domain in profile.link_domains if domain.devices < devices}))
-    return Space(spec, workload, devices, domains, complete or devices <= SMALL)
+    proven = profile.torch_device == "cpu"
+    return Space(spec, workload, devices, domains, complete or devices <= SMALL, Limits(spec), proven)
 
 
 def candidates(space: Space) -> Iterator[Degrees | Rejection]:
@@ -73,8 +80,7 @@ def _most_tensor(space: Space) -> int:
 
 
 def _refused_tensor(space: Space, degrees: Degrees) -> Rejection | None:
-    reasons = violations(space.spec, degrees, space.workload.redundant_experts)
-    return next((reason for reason in reasons if reason.family not in _EXPERTS_ALONE), None)
+    return next((reason for reason in space.refused(degrees) if reason.family not in _EXPERTS_ALONE), None)
 
 
 def _contexts(space: Space) -> tuple[int, ...]:
@@ -88,7 +94,7 @@ def _contexts(space: Space) -> tuple[int, ...]:
 def _of_tensor(space: Space, tp: int, cp: int) -> Iterator[Degrees | Rejection]:
     for ep, etp in _expert_degrees(space, tp, space.devices // cp):
         shared = max(1, ep * etp // tp)
-        refused = violations(space.spec, Degrees(tp, 1, ep, shared, cp, etp), space.workload.redundant_experts)
+        refused = space.refused(Degrees(tp, 1, ep, shared, cp, etp))
         if refused:
             yield refused[0]
             continue
