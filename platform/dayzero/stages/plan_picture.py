@@ -6,7 +6,7 @@ from dayzero.stages.placement import place, ranges
 from dayzero.stages.plan_memory import LETTERS, RankGroup, gigabytes, items_in, ordered, rank_groups
 from dayzero.stages.plan_picture_nodes import by_node, draw_placement
 from dayzero.stages.plan_refusals import nearest_words
-from dayzero.stages.svg import MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
+from dayzero.stages.svg import LINE, MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
 
 MOST_BARS = 24
 
@@ -46,7 +46,7 @@ def nearest_picture(nearest: NearestMiss, title: str) -> str:
     group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
     drawing = Drawing(f"{title}: no plan fits", f"No plan fits. {nearest_words(nearest)}.")
     _draw_memory(drawing, (group,), 0)
-    for line in wrapped(nearest_words(nearest), 68):
+    for line in wrapped(nearest_words(nearest), LINE):
         drawing.write(MARGIN, line, kind="dim")
     return drawing.text()
 

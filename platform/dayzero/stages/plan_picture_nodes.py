@@ -5,7 +5,7 @@ from collections import defaultdict
 from dayzero.domain.plan import ParallelPlan, Placement
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.placement import nested, node_devices, position_of, ranges
-from dayzero.stages.svg import MARGIN, SMALL, TEXT, WIDTH, Box, Drawing
+from dayzero.stages.svg import LINE, MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
 
 MOST_NODES = 24
 
@@ -26,8 +26,8 @@ def draw_placement(drawing: Drawing, plan: ParallelPlan, profile: PlatformProfil
     size = node_devices(profile) or len(places)
     said = [f"framed: tensor-parallel groups of {plan.degrees.tp}"] if plan.degrees.tp > 1 else []
     said += [f"dashed: {domain.name}" for domain in nested(profile) if domain.devices < size][:1]
-    if said:
-        drawing.write(MARGIN, "; ".join(said), kind="dim")
+    for line in wrapped("; ".join(said), LINE):
+        drawing.write(MARGIN, line, kind="dim")
     _Nodes(drawing, plan, profile, places, size).draw()
 
 
@@ -71,7 +71,7 @@ class _Nodes:
         if len(drawn) < len(every):
             rest = tuple(node for node in every if node not in set(drawn))
             said = ranges(rest)
-            said = said if len(said) <= 40 else f"{said[:38]}…"
+            said = said if len(said) <= 22 else f"{said[:21]}…"
             self.drawing.write(MARGIN, f"and {len(rest)} more nodes like these: {said}", kind="dim")
 
     def _drawn(self, every: dict[int, list[int]]) -> list[int]:
@@ -97,7 +97,8 @@ class _Nodes:
         if key is not None:
             domain = self.domains[key[0]]
             drawing.y += 6
-            drawing.write(MARGIN + 10, f"{domain.name} {key[1]} ({domain.devices} devices)", kind="dim")
+            named = domain.name if len(domain.name) <= 34 else f"{domain.name[:33]}…"
+            drawing.write(MARGIN + 10, f"{named} {key[1]} ({domain.devices} devices)", kind="dim")
         drawing.y += 4
         for first in range(0, len(nodes), self.a_row):
             row = nodes[first : first + self.a_row]

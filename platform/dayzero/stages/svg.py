@@ -10,9 +10,11 @@ from xml.etree import ElementTree
 from dayzero.stages.bundle_escape import clean
 
 WIDTH = 720
-"""Units of a picture's width: at a phone's 360 pixels a text of 22 units is 11 pixels."""
+"""Units of a picture's width: at a phone's 360 pixels the smallest text is 10 pixels."""
 
-MARGIN, TEXT, SMALL = 20, 22, 19
+MARGIN, TEXT, SMALL = 20, 25, 21
+LINE = 56
+"""Characters of the smaller text on one line."""
 
 STYLE = """
 svg { font-family: system-ui, sans-serif; --ink: #1f2328; --dim: #59636e; --paper: #ffffff; --line: #8c959f;
@@ -65,7 +67,7 @@ class Drawing:
         self.ground = self._child("rect", "", x="0", y="0", width="100%", height="100%")
         self.ground.set("class", "paper")
         self.y: float = MARGIN
-        for line in wrapped(title, 56):
+        for line in wrapped(title, 40):
             self.write(MARGIN, line, size=TEXT + 2, weight="600")
 
     def text(self) -> str:
@@ -83,7 +85,7 @@ class Drawing:
 
     def legend(self, x: float, said: str, fill: str) -> float:
         """A coloured square and its meaning, on the next line where this one is full; where the next one begins."""
-        wide = 44 + 10.5 * len(said)
+        wide = 46 + 11.5 * len(said)
         if x + wide - 14 > WIDTH - MARGIN:
             x, self.y = float(MARGIN), self.y + SMALL * 1.5
         self.box(Box(x, self.y - 15, 18, 18), "", fill=fill, radius=3)

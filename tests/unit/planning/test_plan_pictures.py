@@ -50,6 +50,20 @@ def test_a_picture_of_a_plan(model: str, degrees: Degrees, slug: str, nodes: int
             assert float(element.get("y", "0")) + float(element.get("height", "0")) <= height
 
 
+@pytest.mark.parametrize("slug", ["h200", "cloudmatrix-384", "ascend-910b-376t", "gb200-nvl72", "tpu-v5p", "mi300x"])
+def test_texts_end_before_the_margin(slug: str) -> None:
+    plan = made_plan(Degrees(tp=4, pp=6, ep=64, dp=16), structure(EXPERTS))
+    root = parsed(
+        plan_picture(plan, shipped(slug), f"organisation/a-model-of-a-rather-long-name-1T-A32B on {slug}: {plan.degrees}")
+    )
+    for element in root.iter(f"{SVG}text"):
+        text, size = element.text or "", float(element.get("font-size", "0"))
+        # A letter of a usual sans-serif is about 0.55 of its size wide, of a bold one 0.6.
+        wide = len(text) * size * (0.6 if element.get("font-weight") else 0.55)
+        at = float(element.get("x", "0")) - {"start": 0.0, "middle": wide / 2, "end": wide}[element.get("text-anchor", "start")]
+        assert at >= 0 and at + wide <= 720, text
+
+
 def test_bars_are_as_long_as_their_bytes() -> None:
     plan = made_plan(Degrees(), structure(DENSE), limit=100 * GB)
     root = parsed(memory_picture(plan, "a model"))
