@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Severity
 from dayzero.domain.launch import Launch
-from dayzero.domain.plan import Interval, ParallelPlan, PlanReport
+from dayzero.domain.plan import Interval, ParallelPlan, PlanReport, Rung
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Block, Cell
 from dayzero.stages.launch_figures import fullest
@@ -143,12 +143,15 @@ def _ladder(plan: ParallelPlan) -> Block:
     rungs = plan.rungs[:-1]
     if not rungs:
         return Block("Ladder")
-    said = [
-        f"{rung.degrees}"
-        + ("" if rung.layers == rung.of_layers else f" ({rung.layers} of {rung.of_layers} layers, dummy weights)")
-        for rung in rungs
-    ]
-    return Block("Ladder", lines=(" → ".join([*said, str(plan.degrees)]),))
+    said = [f"{rung.degrees}" + ("" if _whole(rung) else f" ({rung.layers}/{rung.of_layers} layers)") for rung in rungs]
+    lines = [" → ".join([*said, str(plan.degrees)])]
+    if not all(_whole(rung) for rung in rungs):
+        lines.append("where layers are given, these first ones with dummy weights: more do not fit")
+    return Block("Ladder", lines=tuple(lines))
+
+
+def _whole(rung: Rung) -> bool:
+    return rung.layers == rung.of_layers
 
 
 def _best(report: PlanReport, plan: ParallelPlan) -> Block:

@@ -5,13 +5,17 @@ from dataclasses import dataclass, replace
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import PlanReport
+from dayzero.domain.plan import ParallelPlan, PlanReport
 from dayzero.domain.planning import Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.entries import plan_check
+from dayzero.stages.launch_figures import fullest
+from dayzero.stages.plan_memory import gigabytes
+from dayzero.stages.plan_refusals import families_of, nearest_words, reason_words
+from dayzero.stages.plan_words import seconds
 from dayzero.stages.planning import plan_for
 from dayzero.stages.planning_asked import asked_findings
 from dayzero.stages.planning_what_if import changed
@@ -92,33 +96,45 @@ def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: Chec
 
 
 def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:
-    """The plan, its alternatives and the rejected ones as table rows."""
+    """The plan, its alternatives, and why the others were refused, kind by kind, as table rows."""
     chosen = [report.plan] if report.plan else []
     rows: list[dict[str, str | int | float | None]] = [
         {
             "plan": str(plan.degrees),
             "devices": plan.degrees.world,
             "verdict": "chosen" if plan is report.plan else "fits",
-            "reason": f"largest rank {max(budget.total_bytes for budget in plan.memory):,} bytes",
+            "reason": _need_words(plan),
         }
         for plan in (*chosen, *report.alternatives)
     ]
     rows += [
         {
-            "plan": str(no.degrees),
-            "devices": no.degrees.world,
-            "verdict": f"rejected ({no.family})",
-            "reason": no.reason,
+            "plan": str(family.nearest.degrees),
+            "devices": family.nearest.degrees.world,
+            "verdict": f"{family.count} rejected ({family.family})",
+            "reason": reason_words(family),
         }
-        for no in report.rejected
+        for family in families_of(report)
     ]
     return tuple(rows[:40])
+
+
+def _need_words(plan: ParallelPlan) -> str:
+    budget, estimates = fullest(plan), plan.estimates
+    said = f"fullest rank {gigabytes(budget.total_bytes)}"
+    said += "" if not budget.limit_bytes else f" of {gigabytes(budget.limit_bytes)}"
+    for name, interval in (("TTFT", estimates.ttft_s), ("TPOT", estimates.tpot_s), ("step", estimates.step_s)):
+        said += "" if interval is None else f", {name} {seconds(interval.mid)}"
+    return said
 
 
 def plan_headline(report: PlanReport) -> str:
     """The chosen plan in one sentence."""
     chosen = f"{report.plan.degrees} on {report.plan.degrees.world} devices" if report.plan else "no plan fits"
-    return f"{chosen}; {report.candidates} candidates, {len(report.rejected)} rejected with reasons"
+    if report.plan is None and report.nearest is not None:
+        chosen = f"no plan fits: {nearest_words(report.nearest)}"
+    refused = sum(family.count for family in families_of(report))
+    return f"{chosen}; {report.candidates:,} candidates, {refused:,} rejected with reasons"
 
 
 def first_plan_step(bench: Bench, lease: Lease) -> StepReport:

@@ -47,12 +47,13 @@ def test_groups_are_the_degrees(degrees: Degrees) -> None:
         assert sorted(position_of(rank, degrees).ep for rank in ranks) == list(range(degrees.ep))
 
 
-@given(worlds())
-def test_positions_are_those_of_the_shards(degrees: Degrees) -> None:
-    plain = replace(degrees, cp=1)
-    for rank in range(plain.world):
-        at, held = position_of(rank, plain), coordinates_of(rank, plain)
-        assert (at.tp, at.dp, at.pp, at.ep) == (held.tp, held.dp, held.pp, held.ep)
+@given(worlds(), st.sampled_from([1, 2, 4]))
+def test_positions_are_those_of_the_shards(degrees: Degrees, slices: int) -> None:
+    cut = degrees.ep % slices == 0 and degrees.ep > slices
+    divided = replace(degrees, ep=degrees.ep // slices, etp=slices) if cut else degrees
+    for rank in range(divided.world):
+        at, held = position_of(rank, divided), coordinates_of(rank, divided)
+        assert (at.tp, at.cp, at.dp, at.pp, at.ep) == (held.tp, held.cp, held.dp, held.pp, held.ep)
 
 
 @given(worlds(), st.sampled_from([4, 8, 16]))
