@@ -62,9 +62,7 @@ def plan_section(report: PlanReport | None, profile: PlatformProfile | None) -> 
     if profile is not None:
         said.insert(0, f"![Memory by rank and placement]({PICTURE})")
         places = plan.placement or place(plan.degrees, profile)
-        lines = (
-            *node_lines(plan.degrees, places, 16),
-            *(spread_words(one, profile) for one in spreads(plan.degrees, profile, places)),
-        )
+        groups_lie = spreads(plan.degrees, profile, places, training=report.workload.training is not None)
+        lines = (*node_lines(plan.degrees, places, 16), *(spread_words(one, profile) for one in groups_lie))
         said.append("\n".join(f"- {markdown_text(line)}" for line in lines))
     return "\n\n".join(said)

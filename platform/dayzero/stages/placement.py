@@ -105,12 +105,16 @@ def groups_of(degrees: Degrees) -> dict[str, tuple[tuple[int, ...], ...]]:
     return {kind: kinds[kind] for kind in ("tp", "cp", "ep", "dp", "pp") if kind in kinds and len(kinds[kind][0]) > 1}
 
 
-def spreads(degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...] | None = None) -> tuple[Spread, ...]:
-    """Where the groups of each kind lie, the kind that talks most first."""
+def spreads(
+    degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...] | None = None, *, training: bool = False
+) -> tuple[Spread, ...]:
+    """Where the groups of each kind lie, the kind that talks most first. Replicas talk to each other in training alone."""
     at = places or place(degrees, profile)
     domains = nested(profile)
     answer = []
     for kind, groups in groups_of(degrees).items():
+        if kind == "dp" and not training:
+            continue
         nodes = max(len({at[rank].node for rank in ranks}) for ranks in groups)
         holding = [
             all(len({at[rank].domains[level] for rank in ranks}) == 1 for ranks in groups) for level in range(len(domains))
@@ -130,11 +134,13 @@ def spreads(degrees: Degrees, profile: PlatformProfile, places: tuple[Placement,
     return tuple(answer)
 
 
-def placement_warnings(degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...]) -> tuple[str, ...]:
+def placement_warnings(
+    degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...], *, training: bool = False
+) -> tuple[str, ...]:
     """What an engineer should know of the placement: groups that leave their fast domain, nodes and domains that nobody
     knows, and figures that do not add up."""
     said = list(_topology(profile, places))
-    for spread in spreads(degrees, profile, places):
+    for spread in spreads(degrees, profile, places, training=training):
         if spread.kind == "tp" and spread.left is not None:
             where = outside(spread, profile) if spread.domain is None else linked(spread.domain)
             said.append(

@@ -36,6 +36,7 @@ def completed(
         return limit // degrees.world if profile.torch_device == "cpu" else limit
 
     need = need_of(spec, index, profile, report.workload, replace(plan.choices, prefill_devices=0))
-    rungs = () if report.workload.training else rungs_of(spec, plan, need, limit_of)
-    said = dict.fromkeys((*plan.warnings, *placement_warnings(plan.degrees, profile, places)))
+    training = report.workload.training is not None
+    rungs = () if training else rungs_of(spec, plan, need, limit_of)
+    said = dict.fromkeys((*plan.warnings, *placement_warnings(plan.degrees, profile, places, training=training)))
     return replace(report, plan=replace(plan, placement=places, warnings=tuple(said), rungs=rungs))

@@ -53,7 +53,7 @@ def reason_words(family: RejectedFamily) -> str:
     nearest = family.nearest
     short = nearest.numbers.get("short_bytes")
     if not isinstance(short, int | float):
-        return nearest.reason
+        return nearest.reason.removeprefix(f"{nearest.degrees}: ")
     limit = nearest.numbers.get("limit_bytes")
     items = {
         name.removesuffix("_bytes"): size

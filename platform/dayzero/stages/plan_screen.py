@@ -37,7 +37,7 @@ def plan_screen(
     plan = report.plan
     blocks = [_head(report, spec, profile, model, search_s)]
     if plan is not None:
-        blocks += [memory_block(plan), speed_block(report, plan), _placement(plan, profile), _ladder(plan)]
+        blocks += [memory_block(plan), speed_block(report, plan), _placement(report, plan, profile), _ladder(plan)]
         blocks.append(_best(report, plan))
     elif report.nearest is not None:
         blocks += list(nearest_blocks(report.nearest))
@@ -121,14 +121,12 @@ def _bounds(interval: Interval) -> dict[str, Cell]:
     return {"low": seconds(interval.low), "middle": seconds(interval.mid), "high": seconds(interval.high)}
 
 
-def _placement(plan: ParallelPlan, profile: PlatformProfile) -> Block:
+def _placement(report: PlanReport, plan: ParallelPlan, profile: PlatformProfile) -> Block:
     if plan.degrees.world == 1:
         return Block("Placement")
     places = plan.placement or place(plan.degrees, profile)
-    lines = (
-        *node_lines(plan.degrees, places, NODE_LINES),
-        *(spread_words(one, profile) for one in spreads(plan.degrees, profile, places)),
-    )
+    groups = spreads(plan.degrees, profile, places, training=report.workload.training is not None)
+    lines = (*node_lines(plan.degrees, places, NODE_LINES), *(spread_words(one, profile) for one in groups))
     return Block("Placement", lines=lines)
 
 
@@ -165,7 +163,7 @@ def _best(report: PlanReport, plan: ParallelPlan) -> Block:
                 "devices": one.degrees.world,
                 "TTFT": None if one.estimates.ttft_s is None else seconds(one.estimates.ttft_s.mid),
                 "TPOT": None if one.estimates.tpot_s is None else seconds(one.estimates.tpot_s.mid),
-                "tokens/s a device": None if rate is None else figures(rate),
+                "tokens/s each": None if rate is None else figures(rate),
                 "fullest": gigabytes(budget.total_bytes)
                 if not budget.limit_bytes
                 else f"{budget.total_bytes / budget.limit_bytes:.0%}",
@@ -187,12 +185,17 @@ def _launch(launch: Launch) -> Block:
     return Block("Launch", rows=tuple(rows))
 
 
+def _shortened(message: str) -> str:
+    """A note without its reason, which stands in brackets at its end."""
+    return message[: message.index(" (")] if message.endswith(")") and " (" in message else message
+
+
 def _known(report: PlanReport) -> Block:
     """Warnings first, then what was assumed; each once."""
     warnings = [f"warning: {text}" for text in (report.plan.warnings if report.plan else ())]
     ordered = sorted(report.findings, key=lambda finding: finding.severity is Severity.NOTE)
     warnings += [
-        finding.message if finding.severity is Severity.NOTE else f"{finding.severity.value}: {finding.message}"
+        _shortened(finding.message) if finding.severity is Severity.NOTE else f"{finding.severity.value}: {finding.message}"
         for finding in ordered
         if not finding.code.startswith("estimate.")
     ]

@@ -118,7 +118,7 @@ def grade_of(terms: tuple[Term, ...]) -> str:
     return "measured" if known >= whole else f"{known / whole:.0%} measured"
 
 
-def term_words(terms: tuple[Term, ...], phase: str, most: int = 4) -> str | None:
+def term_words(terms: tuple[Term, ...], phase: str, most: int = 3) -> str | None:
     """The terms of a phase, the longest first: what, on which resource, what of it is hidden behind others."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for term in terms:
@@ -157,7 +157,7 @@ def trade_words(plan: ParallelPlan, chosen: ParallelPlan) -> str:
     said = []
     mine, its = per_device(plan), per_device(chosen)
     if mine and its:
-        said.append(_change(mine / its, "throughput a device"))
+        said.append(_change(mine / its, "throughput"))
     for name, here, there in (
         ("TTFT", plan.estimates.ttft_s, chosen.estimates.ttft_s),
         ("TPOT", plan.estimates.tpot_s, chosen.estimates.tpot_s),
@@ -178,6 +178,6 @@ def _positive(interval: Interval | None) -> bool:
 
 
 def _change(ratio: float, what: str) -> str:
-    if abs(ratio - 1) < 0.01:
+    if abs(ratio - 1) < 0.02:
         return ""
     return f"{what} ×{ratio:.2g}" if ratio >= 2 or ratio <= 0.5 else f"{what} {ratio - 1:+.0%}"

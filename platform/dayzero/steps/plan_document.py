@@ -35,7 +35,12 @@ def plan_document(explained: Explained) -> dict[str, Json]:
                 "domain": one.domain.name if one.domain else None,
                 "leaves": one.left.name if one.left else None,
             }
-            for one in spreads(report.plan.degrees, explained.profile, report.plan.placement or None)
+            for one in spreads(
+                report.plan.degrees,
+                explained.profile,
+                report.plan.placement or None,
+                training=report.workload.training is not None,
+            )
         ],
     }
 

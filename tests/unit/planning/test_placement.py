@@ -78,6 +78,13 @@ def test_deepseek_on_two_nodes() -> None:
     assert placement_warnings(degrees, shipped("h200"), place(degrees, shipped("h200"))) == ()
 
 
+def test_replicas_talk_in_training_alone() -> None:
+    kinds = [
+        [one.kind for one in spreads(Degrees(tp=2, dp=8), shipped("h200"), training=training)] for training in (False, True)
+    ]
+    assert kinds == [["tp"], ["tp", "dp"]]
+
+
 def test_a_group_that_leaves_its_fast_domain_is_named_with_both_speeds() -> None:
     profile = shipped("h200")
     (said,) = placement_warnings(Degrees(tp=16), profile, place(Degrees(tp=16), profile))

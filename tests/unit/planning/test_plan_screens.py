@@ -66,7 +66,7 @@ def test_one_screen(capsys) -> None:
         "ep: 2 groups of 16 talk over the network between 2 nodes (50 GB/s a device)",
         "8 key-value heads do not divide by tp 16",
         "needs 83.0 GB of 80.0 GB, 70.0 GB of it weights: short by 3.00 GB",
-        "throughput a device ×2",
+        "throughput ×2",
         "4 commands: --launch vllm",
     ):
         assert " ".join(said.split()) in " ".join(text.replace("\u00a0", " ").split()), said
