@@ -24,6 +24,9 @@ COLOURS = {
     "master_weights": "bright_blue", "moments": "bright_green", "adapters": "bright_magenta", "gradient_copies": "bright_red",
 }  # fmt: skip
 
+DARK = frozenset({"blue", "green", "magenta", "red", "bright_black"})
+"""Colours on which light letters are read."""
+
 
 def show_plan(found: Explained, *, svg: Path | None, launch: str | None, json: bool) -> None:
     """A plan as it was asked for: the script of an engine, the document, or the screen; and its picture into a file."""
@@ -59,6 +62,12 @@ def _line(line: str) -> Padding:
     return Padding(Text(line, style="yellow" if line.startswith(("warning:", "error:")) else ""), (0, 0, 0, 2), expand=False)
 
 
+def _cell_style(item: str) -> str:
+    """Letters that are read on the item's colour."""
+    colour = COLOURS.get(item, "white")
+    return f"bright_white on {colour}" if colour in DARK else f"black on {colour}"
+
+
 def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
     text = Text("  ") + Text(f"{visible(bar.label):<9} ", style="dim")
     filled = 0
@@ -68,7 +77,7 @@ def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
         limit_at = bar.limit_bytes * BAR_CELLS // needed
     for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, BAR_CELLS):
         letter = "·" if name == "free" else letter_of(name, order)
-        style = "dim" if name == "free" else f"black on {COLOURS.get(name, 'white')}"
+        style = "dim" if name == "free" else _cell_style(name)
         for _ in range(count):
             if filled == limit_at:
                 text.append("┃", style="bold red")
@@ -85,7 +94,7 @@ def _legend(legend: tuple[tuple[str, str], ...], columns: int) -> Padding:
             text.append("\n")
             used = 0
         text.append("  " if used else "")
-        text.append(said[:1], style=f"black on {COLOURS.get(name, 'white')}")
+        text.append(said[:1], style=_cell_style(name))
         text.append(said[1:])
         used += len(said) + (2 if used else 0)
     return Padding(text, (0, 0, 0, INDENT), expand=False)

@@ -36,7 +36,8 @@ def _refusals(asked: Asked) -> Iterator[str]:
     if asked.workload.training is not None:
         yield "generate.py generates; this is a plan for training"
     if degrees.dp > 1:
-        yield f"generate.py has no data parallelism: start it {degrees.dp} times, or take an engine that serves"
+        instead = f"start it {degrees.dp} times, or take" if asked.sharing == 1 else "take"
+        yield f"generate.py has no data parallelism: {instead} an engine that serves"
     if degrees.tp > 1 and degrees.pp > 1:
         yield "the modelling library does not combine tensor with pipeline parallelism"
     if degrees.cp > 1:

@@ -23,8 +23,12 @@ from dayzero.stages.plan_words import (
     serving_words,
     term_words,
     trade_words,
+    training_words,
     workload_words,
 )
+
+SHORT = 40
+"""Characters that a note has at least without its reason; what is shorter says nothing alone."""
 
 BEST, NODE_LINES, SAID = 5, 4, 7
 """How many plans, nodes and warnings one screen shows; the JSON has them all."""
@@ -57,9 +61,8 @@ def _head(report: PlanReport, spec: ModelSpec, profile: PlatformProfile, model: 
     nodes = len({at.node for at in plan.placement or place(plan.degrees, profile)})
     world = plan.degrees.world
     where = f"{world} device{'' if world == 1 else 's'}" + (f" of {nodes} nodes" if nodes > 1 else "")
-    lines = [parallel_words(plan, spec), asked]
-    if report.workload.training is None:
-        lines.insert(1, serving_words(plan, spec))
+    running = serving_words(plan, spec) if report.workload.training is None else training_words(plan)
+    lines = [line for line in (parallel_words(plan, spec), running, asked) if line]
     return Block(f"{model} on {profile.slug}: {plan.degrees} on {where}", lines=(*lines, judged))
 
 
@@ -187,7 +190,8 @@ def _launch(launch: Launch) -> Block:
 
 def _shortened(message: str) -> str:
     """A note without its reason, which stands in brackets at its end."""
-    return message[: message.index(" (")] if message.endswith(")") and " (" in message else message
+    said, bracket, _ = message.partition(" (")
+    return said if bracket and message.endswith(")") and len(said) >= SHORT else message
 
 
 def _known(report: PlanReport) -> Block:

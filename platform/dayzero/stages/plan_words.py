@@ -88,6 +88,21 @@ def serving_words(plan: ParallelPlan, spec: ModelSpec | None = None) -> str:
     return "; ".join(said)
 
 
+def training_words(plan: ParallelPlan) -> str:
+    """How a training step goes through it; empty where nothing is chosen."""
+    choices = plan.choices
+    said = []
+    if plan.degrees.pp > 1 or choices.micro_batch > 1:
+        said.append(f"{choices.micro_batch} sequence{'' if choices.micro_batch == 1 else 's'} a micro-batch")
+    if choices.virtual_stages > 1:
+        said.append(f"{choices.virtual_stages} interleaved pieces a stage")
+    if choices.sequence_parallel:
+        said.append("norms and residuals cut by tp")
+    if choices.compressed:
+        said.append("collectives of one byte an element")
+    return "; ".join(said)
+
+
 def workload_words(workload: Workload) -> str:
     """What was asked."""
     training = workload.training

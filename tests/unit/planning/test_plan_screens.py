@@ -1,14 +1,24 @@
 """The screen: what was chosen and why, in about 50 lines of 100 columns; bars add up; the JSON only grows."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.cli.screen import print_screen
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.plan import MemoryBudget, NearestMiss, RejectedFamily, Rejection, Remedy
-from dayzero.domain.planning import Choices, Degrees, Workload
+from dayzero.domain.plan import (
+    Estimates,
+    Interval,
+    MemoryBudget,
+    NearestMiss,
+    RejectedFamily,
+    Rejection,
+    Remedy,
+    Term,
+)
+from dayzero.domain.planning import Choices, Degrees, Training, Workload
 from dayzero.stages.launch import launch_of
 from dayzero.stages.plan_memory import bar_cells, gigabytes, rank_groups, telling_groups
 from dayzero.stages.plan_words import seconds, trade_words
@@ -47,7 +57,7 @@ def test_one_screen(capsys) -> None:
     plan = made_plan(Degrees(tp=8, pp=2, ep=16, dp=2), spec, choices=Choices("fp8", 8192, 64))
     others = tuple(made_plan(degrees, spec) for degrees in (Degrees(tp=16), Degrees(tp=8, pp=4), Degrees(tp=8, pp=2)))
     report = made_report(plan, Workload(context_tokens=8192, concurrency=64, ttft_s=0.5), families=FAMILIES)
-    text = shown(explained(dataclass_replace(report, alternatives=others)), capsys)
+    text = shown(explained(replace(report, alternatives=others)), capsys)
     lines = text.splitlines()
     assert len(lines) <= 60 and max(map(len, lines)) <= 100
     for said in (
@@ -72,12 +82,6 @@ def test_one_screen(capsys) -> None:
         assert " ".join(said.split()) in " ".join(text.replace("\u00a0", " ").split()), said
 
 
-def dataclass_replace(report, **changes):
-    from dataclasses import replace
-
-    return replace(report, **changes)
-
-
 def test_when_nothing_fits_the_nearest_miss_and_its_remedies(capsys) -> None:
     budget = MemoryBudget(3, {"weights": 90 * GB, "state": 10 * GB}, 80 * GB)
     nearest = NearestMiss(
@@ -100,6 +104,28 @@ def test_when_nothing_fits_the_nearest_miss_and_its_remedies(capsys) -> None:
     assert document["nearest"]["short_bytes"] == 20 * GB and document["nearest"]["remedies"][0]["enough"] is True
 
 
+def test_a_training_plan_says_how_a_step_goes(capsys) -> None:
+    choices = Choices(micro_batch=2, virtual_stages=2, sequence_parallel=True)
+    estimates = Estimates(step_s=Interval(1.0, 2.0, 3.0), terms=(Term("train", "optimizer", "memory", 0.5),))
+    plan = replace(made_plan(Degrees(tp=2, pp=2, dp=2), structure(DENSE), choices=choices), estimates=estimates)
+    text = shown(explained(made_report(plan, Workload(training=Training(1 << 20))), DENSE), capsys)
+    assert "2 sequences a micro-batch; 2 interleaved pieces a stage; norms and residuals cut by tp" in text
+    assert "training: 1,048,576 tokens a step, sequences of 4,096, adamw, ZeRO 1" in text
+    assert "step = optimizer 500 ms (memory bandwidth)" in text and "dp: 4 groups of 2 talk over" in text
+    assert "vLLM serves; this is a plan for training" in text
+
+
+def test_notes_keep_reasons_that_are_their_point(capsys) -> None:
+    notes = (
+        Finding("plan.assumed.reserve", "reserve", "reserve: nothing (nobody measured it on x)", Severity.NOTE),
+        Finding(
+            "plan.assumed.a", "a", "expert_buffers: an even share of the tokens times 1.25 (routing decides)", Severity.NOTE
+        ),
+    )
+    text = shown(explained(made_report(made_plan(Degrees(), structure(DENSE)), findings=notes), DENSE), capsys)
+    assert "reserve: nothing (nobody measured it on x)" in text and "routing decides" not in text
+
+
 def test_names_from_elsewhere_do_not_drive_the_terminal(capsys) -> None:
     spec = structure(DENSE)
     report = made_report(made_plan(Degrees(), spec), findings=(Finding("x", "y", "\x1b[31mred[bold]", Severity.NOTE),))
@@ -108,10 +134,6 @@ def test_names_from_elsewhere_do_not_drive_the_terminal(capsys) -> None:
 
 
 def test_estimates_that_are_missing_say_which_figure_is(capsys) -> None:
-    from dataclasses import replace
-
-    from dayzero.domain.plan import Estimates
-
     plan = replace(made_plan(Degrees(tp=2), structure(DENSE)), estimates=Estimates(), binds=None)
     report = made_report(
         plan, findings=(Finding("estimate.no_figure", "x", "memory bandwidth is not known for x", Severity.NOTE),)
