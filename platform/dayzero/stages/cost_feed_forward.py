@@ -32,21 +32,29 @@ def expert_slices(degrees: Degrees) -> int:
     return degrees.tp if degrees.ep == 1 and degrees.etp == 1 else degrees.etp
 
 
+def expert_share(feed_forward: FeedForward, tokens: float, degrees: Degrees, imbalance: float) -> tuple[float, float]:
+    """Pairs of token and expert that the busiest rank computes, and how many experts it reads, when each replica of attention
+    brings so many tokens: the replicas that share one set of experts send all of theirs."""
+    all_tokens = tokens * degrees.attention_dp
+    held = feed_forward.routed_experts + feed_forward.zero_experts
+    share = feed_forward.routed_experts / held / degrees.ep
+    pairs = all_tokens * feed_forward.experts_per_token * share * min(imbalance, degrees.ep)
+    return pairs, touched_experts(held, feed_forward.experts_per_token, all_tokens) * share
+
+
+def permutation(matrices: FeedForwardMatrices, pairs: float) -> Operation:
+    """Sorting tokens by expert and back: read and written twice."""
+    width = matrices.expert[0].columns if matrices.expert else 0
+    return Operation("permute", 0.0, 4 * pairs * width * ACTIVATION_BYTES, "native", "gemm", "stream", 2)
+
+
 def _experts(
     feed_forward: FeedForward, matrices: FeedForwardMatrices, tokens: float, degrees: Degrees, imbalance: float
 ) -> Iterator[Operation]:
-    """The group of replicas that share one set of experts sends all its tokens; each rank computes its share of the pairs of
-    token and expert, and reads the experts that are touched."""
-    slices, ep = expert_slices(degrees), degrees.ep
-    all_tokens = tokens * degrees.attention_dp
-    held = feed_forward.routed_experts + feed_forward.zero_experts
-    pairs = all_tokens * feed_forward.experts_per_token * feed_forward.routed_experts / held / ep
-    pairs *= min(imbalance, ep)
-    touched = touched_experts(held, feed_forward.experts_per_token, all_tokens) * feed_forward.routed_experts / held / ep
+    slices = expert_slices(degrees)
+    pairs, touched = expert_share(feed_forward, tokens, degrees, imbalance)
     for matrix in matrices.expert:
         flops = 2.0 * pairs * matrix.rows * matrix.columns / slices
         moved = touched * matrix.stored_bytes / slices + pairs * (matrix.rows + matrix.columns) / slices * ACTIVATION_BYTES
         yield Operation(f"experts {matrix.name}", flops, moved, matrix.scheme or "native", "experts", "expert_stream")
-    width = matrices.expert[0].columns if matrices.expert else 0
-    # Sorting tokens by expert and back: read and written twice.
-    yield Operation("permute", 0.0, 4 * pairs * width * ACTIVATION_BYTES, "native", "gemm", "stream", 2)
+    yield permutation(matrices, pairs)

@@ -32,6 +32,12 @@ def mixer_operations(
     and cached ones."""
     prefill = load.prefill_tokens / cp
     yield from linear(matrices, prefill + load.decode_sequences, tp)
+    yield from core_operations(mixer, load, tp, cp, cache)
+
+
+def core_operations(mixer: Mixer, load: Load, tp: int, cp: int, cache: float) -> Iterator[Operation]:
+    """What a mixer does beside its projections."""
+    prefill = load.prefill_tokens / cp
     if mixer.recurrence is not None:
         yield from _recurrence(mixer, prefill, load.decode_sequences, tp)
     elif "lightning" in mixer.kind:

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dayzero.domain.architecture import FeedForward, Layer, Mixer, ModelSpec
+from dayzero.domain.architecture import Layer, ModelSpec
 from dayzero.domain.costs import Efficiencies, Load, Matrix, Operation
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost_efficiency import figures_of
-from dayzero.stages.cost_feed_forward import feed_forward_operations
+from dayzero.stages.cost_exchanges import Exchanges, LayerClass
+from dayzero.stages.cost_feed_forward import expert_share, expert_slices, feed_forward_operations, permutation
 from dayzero.stages.cost_links import Network
 from dayzero.stages.cost_matrices import feed_forward_matrices, head_matrix, mixer_matrices
-from dayzero.stages.cost_mixers import ACTIVATION_BYTES, linear, mixer_operations
+from dayzero.stages.cost_mixers import ACTIVATION_BYTES, core_operations, linear, mixer_operations
 from dayzero.stages.cost_rates import Rates
+from dayzero.stages.cost_roofline import Line, Roofline
 
 _RESIDUAL_PASSES = 8
 """Times that norms, residual additions and rotary embeddings read or write a token's hidden state in one layer."""
@@ -28,14 +30,6 @@ class Part:
     hidden_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class LayerClass:
-    """Layers that cost the same: their mixers and feed-forward."""
-
-    mixers: tuple[Mixer, ...]
-    feed_forward: FeedForward | None
-
-
 class StepCost:
     """Seconds of a step of one model on one platform, at one bound of the efficiencies. Answers are kept: a search asks for
     the same layer under thousands of plans."""
@@ -44,21 +38,22 @@ class StepCost:
         self, spec: ModelSpec, profile: PlatformProfile, rates: Rates, efficiencies: Efficiencies, bound: str = "likely"
     ) -> None:
         self.spec = spec
-        self.figures: Mapping[str, float] = figures_of(efficiencies, bound)
+        figures: Mapping[str, float] = figures_of(efficiencies, bound)
+        self.figures = figures
         assert profile.memory_bandwidth_bytes_per_s is not None
-        self._bandwidth = profile.memory_bandwidth_bytes_per_s.value
-        self._rates = {(scheme or "native"): rate for scheme, rate in rates.by_scheme.items()}
-        self.network = Network(profile, self.figures["link"], self.figures["wide_link"], self.figures["collective_s"],
-                               self.figures["wide_collective_s"])  # fmt: skip
+        self.roofline = Roofline(profile.memory_bandwidth_bytes_per_s.value, rates.by_scheme, figures)
+        self.network = Network(
+            profile, figures["link"], figures["wide_link"], figures["collective_s"], figures["wide_collective_s"]
+        )
         self.classes, self.class_of = _classes(spec.layers)
+        self._exchanged = Exchanges(self.classes, spec.hidden_size or 0, self.network, figures)
         self._matrices = [[(mixer, mixer_matrices(spec, mixer)) for mixer in kind.mixers] for kind in self.classes]
-        self._experts = [feed_forward_matrices(spec, kind.feed_forward) for kind in self.classes]
+        self._forward = [feed_forward_matrices(spec, kind.feed_forward) for kind in self.classes]
         self._head = head_matrix(spec)
+        self._lines: dict[tuple[str, int, int], tuple[Line, ...]] = {}
         self._mixer_s: dict[tuple[int, int, int, Load, float], float] = {}
-        self._ffn_s: dict[tuple[int, int, int, int, int, float], float] = {}
         self._layer_s: dict[tuple[int, int, int, int, Load, float, bool], tuple[float, ...] | None] = {}
         self._head_s: dict[tuple[int, Load], float] = {}
-        self._link_s: dict[tuple[int, int, int, int, int, float, bool], tuple[tuple[float, float] | None, ...]] = {}
 
     def stage_s(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
                 compressed: bool = False) -> float | None:  # fmt: skip
@@ -70,10 +65,10 @@ class StepCost:
         return total + self.sampling_s(degrees, load) if head else total
 
     def sampling_s(self, degrees: Degrees, load: Load) -> float:
-        """The head's part of a step."""
+        """The head's part of a step: only the last position of a prompt is sampled from."""
         key = (degrees.tp, load)
         if key not in self._head_s:
-            self._head_s[key] = self._sum(self._head_operations(degrees, load))
+            self._head_s[key] = self.head_s(_sampled(load), degrees.tp)
         return self._head_s[key]
 
     def layer_s(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
@@ -83,165 +78,115 @@ class StepCost:
             self._layer_s[key] = self._layers(degrees, load, cache, compressed)
         return self._layer_s[key]
 
-    def _layers(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
-        times = []
-        for kind, link in enumerate(self._exchanges(degrees, load, compressed)):
-            if link is None:
-                return None
-            own = self._mixer(kind, degrees, load, cache) + self._feed_forward(kind, degrees, load)
-            times.append(own + link[0] - link[1])
-        return tuple(times)
-
     def exchange_s(
         self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, *, compressed: bool = False
     ) -> float | None:
         """What the exchanges between ranks are of `stage_s`."""
-        exchanged = self._exchanges(degrees, load, compressed)
-        total = 0.0
-        for kind, count in counts:
-            link = exchanged[kind]
-            if link is None:
-                return None
-            total += count * (link[0] - link[1])
-        return total
+        exchanged = self._exchanged.of(degrees, _tokens(degrees, load), compressed)
+        if exchanged is None:
+            return None
+        return sum(count * (exchanged[kind][0] - exchanged[kind][1]) for kind, count in counts)
 
     def head_s(self, tokens: float, tp: int) -> float:
         """Logits of so many tokens on one of tp ranks."""
-        return self._sum(linear((self._head,), tokens, tp))
-
-    @property
-    def stream_bytes_per_s(self) -> float:
-        """Memory bandwidth that long reads and writes reach."""
-        return self._bandwidth * self.figures["stream"]
+        return self.roofline.total_s(linear((self._head,), tokens, tp))
 
     def matrices_of(self, kind: int) -> tuple[tuple[Matrix, ...], tuple[Matrix, ...], int]:
         """The matrices of one class of layers: for every token, of one expert, and how many experts there are."""
         feed_forward = self.classes[kind].feed_forward
         mixing = [matrix for _, matrices in self._matrices[kind] for matrix in matrices]
         held = feed_forward.routed_experts if feed_forward is not None else 0
-        return (*mixing, *self._experts[kind].always), self._experts[kind].expert, held
+        return (*mixing, *self._forward[kind].always), self._forward[kind].expert, held
+
+    def operations(self, kind: int, degrees: Degrees, load: Load, cache: float) -> tuple[Operation, ...]:
+        """The operators of one layer of a class on one rank."""
+        tokens, forward = _tokens(degrees, load), self.classes[kind].feed_forward
+        found = [self._norms(tokens)]
+        for mixer, matrices in self._matrices[kind]:
+            found += mixer_operations(mixer, matrices, load, degrees.tp, degrees.cp, cache)
+        if forward is not None:
+            found += feed_forward_operations(forward, self._forward[kind], tokens, degrees, self.figures["imbalance"])
+        return tuple(found)
 
     def parts(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
               compressed: bool = False) -> tuple[Part, ...]:  # fmt: skip
         """What `stage_s` sums, one part for each operator of each class of layers and each exchange."""
-        exchanged = self._exchanges(degrees, load, compressed)
+        exchanged = self._exchanged.of(degrees, _tokens(degrees, load), compressed)
+        roofline = self.roofline
         found: list[Part] = [Part("step", "launch", self.figures["step_s"])]
         for kind, count in counts:
-            for operation in (*self._mixer_operations(kind, degrees, load, cache), *self._ffn_operations(kind, degrees, load)):
-                found.append(Part(operation.what, self.binding(operation), count * self.seconds(operation)))
-            link = exchanged[kind]
-            if link is not None and link[0]:
-                group = degrees.tp * degrees.attention_dp
-                found.append(Part("exchange between ranks", self.network.farthest(group, 1), count * link[0], count * link[1]))
+            for operation in self.operations(kind, degrees, load, cache):
+                found.append(Part(operation.what, roofline.binding(operation), count * roofline.seconds(operation)))
+            link = exchanged[kind] if exchanged is not None else (0.0, 0.0)
+            if link[0]:
+                far = self.network.farthest(degrees.tp * degrees.attention_dp, 1)
+                found.append(Part("exchange between ranks", far, count * link[0], count * link[1]))
         if head:
-            found += [Part(op.what, self.binding(op), self.seconds(op)) for op in self._head_operations(degrees, load)]
+            heads = linear((self._head,), _sampled(load), degrees.tp)
+            found += [Part(one.what, roofline.binding(one), roofline.seconds(one)) for one in heads]
         return tuple(found)
 
-    def seconds(self, operation: Operation) -> float:
-        """The roofline: the longer of arithmetic and memory, and the launch."""
-        compute, memory = self._sides(operation)
-        return max(compute, memory) + operation.calls * self.figures["kernel_s"]
+    def _layers(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
+        tokens = _tokens(degrees, load)
+        exchanged = self._exchanged.of(degrees, tokens, compressed)
+        if exchanged is None:
+            return None
+        forwards: dict[object, float] = {}
+        times = []
+        for kind, (link, hidden) in enumerate(exchanged):
+            forward = self.classes[kind].feed_forward
+            if forward not in forwards:
+                forwards[forward] = self._forward_s(kind, degrees, tokens)
+            times.append(self._mixing(kind, degrees, load, cache) + forwards[forward] + link - hidden)
+        return tuple(times)
 
-    def binding(self, operation: Operation) -> str:
-        """compute, memory or launch: whichever takes longest."""
-        compute, memory = self._sides(operation)
-        if operation.calls * self.figures["kernel_s"] > max(compute, memory):
-            return "launch"
-        return "compute" if compute > memory else "memory"
-
-    def _sides(self, operation: Operation) -> tuple[float, float]:
-        figures = self.figures
-        compute = operation.flops / (self._rates[operation.rate] * figures[operation.compute])
-        return compute, operation.bytes / (self._bandwidth * figures[operation.memory])
-
-    def _sum(self, operations: Iterable[Operation]) -> float:
-        return sum(self.seconds(operation) for operation in operations)
-
-    def _mixer(self, kind: int, degrees: Degrees, load: Load, cache: float) -> float:
+    def _mixing(self, kind: int, degrees: Degrees, load: Load, cache: float) -> float:
+        """Norms and mixers of one layer: what `operations` has of them, from lines worked out once."""
         key = (kind, degrees.tp, degrees.cp, load, cache)
         if key not in self._mixer_s:
-            self._mixer_s[key] = self._sum(self._mixer_operations(kind, degrees, load, cache))
+            tokens = _tokens(degrees, load)
+            total = self.roofline.seconds(self._norms(tokens))
+            for at, (mixer, matrices) in enumerate(self._matrices[kind]):
+                lines = self._lines_of(f"mixer {at}", kind, degrees.tp, matrices)
+                total += self.roofline.lines_s(lines, tokens)
+                total += self.roofline.total_s(core_operations(mixer, load, degrees.tp, degrees.cp, cache))
+            self._mixer_s[key] = total
         return self._mixer_s[key]
 
-    def _mixer_operations(self, kind: int, degrees: Degrees, load: Load, cache: float) -> Iterable[Operation]:
-        for mixer, matrices in self._matrices[kind]:
-            yield from mixer_operations(mixer, matrices, load, degrees.tp, degrees.cp, cache)
-        hidden = self.spec.hidden_size or 0
-        tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        moved = _RESIDUAL_PASSES * self.spec.residual_streams * tokens * hidden * ACTIVATION_BYTES
-        yield Operation("norms and residual", 0.0, moved, "native", "gemm", "stream", 4)
+    def _forward_s(self, kind: int, degrees: Degrees, tokens: float) -> float:
+        """The feed-forward of one layer: what `operations` has of it, from lines worked out once."""
+        forward, matrices = self.classes[kind].feed_forward, self._forward[kind]
+        if forward is None:
+            return 0.0
+        total = self.roofline.lines_s(self._lines_of("always", kind, degrees.tp, matrices.always), tokens)
+        if forward.routed_experts:
+            pairs, touched = expert_share(forward, tokens, degrees, self.figures["imbalance"])
+            slices = expert_slices(degrees)
+            key = ("experts", kind, slices)
+            if key not in self._lines:
+                self._lines[key] = self.roofline.lines(matrices.expert, slices, slices, "experts", "expert_stream")
+            total += self.roofline.lines_s(self._lines[key], pairs, touched)
+            total += self.roofline.seconds(permutation(matrices, pairs))
+        return total
 
-    def _feed_forward(self, kind: int, degrees: Degrees, load: Load) -> float:
-        tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        key = (kind, degrees.tp, degrees.ep, degrees.etp, degrees.attention_dp, tokens)
-        if key not in self._ffn_s:
-            self._ffn_s[key] = self._sum(self._ffn_operations(kind, degrees, load))
-        return self._ffn_s[key]
+    def _lines_of(self, name: str, kind: int, tp: int, matrices: tuple[Matrix, ...]) -> tuple[Line, ...]:
+        key = (name, kind, tp)
+        if key not in self._lines:
+            self._lines[key] = self.roofline.lines(matrices, None, tp, "gemm", "stream")
+        return self._lines[key]
 
-    def _ffn_operations(self, kind: int, degrees: Degrees, load: Load) -> Iterable[Operation]:
-        feed_forward = self.classes[kind].feed_forward
-        if feed_forward is None:
-            return ()
-        tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        return feed_forward_operations(feed_forward, self._experts[kind], tokens, degrees, self.figures["imbalance"])
-
-    def _head_operations(self, degrees: Degrees, load: Load) -> Iterable[Operation]:
-        # Only the last position of a prompt is sampled from.
-        return linear((self._head,), load.decode_sequences + min(1, load.prefill_tokens), degrees.tp)
-
-    def _exchanges(self, degrees: Degrees, load: Load, compressed: bool) -> tuple[tuple[float, float] | None, ...]:
-        """For each class of layers, seconds of its exchanges and how much of them hides behind work."""
-        tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
-        key = (degrees.tp, degrees.cp, degrees.ep, degrees.etp, degrees.attention_dp, tokens, compressed)
-        if key not in self._link_s:
-            self._link_s[key] = tuple(self._exchange(kind, degrees, tokens, compressed) for kind in self.classes)
-        return self._link_s[key]
-
-    def _exchange(self, kind: LayerClass, degrees: Degrees, tokens: float, compressed: bool) -> tuple[float, float] | None:
-        element = 1 if compressed else ACTIVATION_BYTES
-        message = tokens * (self.spec.hidden_size or 0) * element
-        reduced = self.network.all_reduce(message, degrees.tp)
-        if reduced is None:
-            return None
-        routed = kind.feed_forward is not None and kind.feed_forward.routed_experts > 0
-        apart = routed and degrees.attention_dp > 1
-        total = reduced * (len(kind.mixers) > 0) + reduced * (kind.feed_forward is not None and not apart)
-        if degrees.cp > 1 and kind.mixers:
-            circled = self.network.all_gather(tokens * degrees.cp * _cached_width(kind) * element, degrees.cp, degrees.tp)
-            if circled is None:
-                return None
-            total += circled
-        if not apart:
-            return total, 0.0
-        assert kind.feed_forward is not None
-        sent = self._dispatch(kind.feed_forward, degrees, tokens, element)
-        return None if sent is None else (total + sent, sent * self.figures["overlap"])
-
-    def _dispatch(self, feed_forward: FeedForward, degrees: Degrees, tokens: float, element: int) -> float | None:
-        """Tokens to the ranks of their experts and back: pairwise to those ranks only, or gathered by all and reduced (the
-        faster is taken). The ranks of a tensor-parallel group each send their share of its tokens."""
-        size, stride = degrees.tp * degrees.attention_dp, degrees.cp
-        width = feed_forward.latent_size or self.spec.hidden_size or 0
-        reached = degrees.ep * (1 - (1 - 1 / degrees.ep) ** feed_forward.experts_per_token)
-        pairwise = self.network.all_to_all(tokens / degrees.tp * reached * degrees.etp * width * element, size, stride)
-        gathered = self.network.all_gather(tokens * degrees.attention_dp * width * element, size, stride)
-        if pairwise is None or gathered is None:
-            return None
-        inside = self.network.all_gather(tokens * width * element, degrees.tp) if degrees.tp > 1 else 0.0
-        return None if inside is None else min(2 * pairwise + inside, 2 * gathered)
+    def _norms(self, tokens: float) -> Operation:
+        moved = _RESIDUAL_PASSES * self.spec.residual_streams * tokens * (self.spec.hidden_size or 0) * ACTIVATION_BYTES
+        return Operation("norms and residual", 0.0, moved, "native", "gemm", "stream", 4)
 
 
-def _cached_width(kind: LayerClass) -> int:
-    """Elements of keys and values that context-parallel ranks pass round for one token."""
-    width = 0
-    for mixer in kind.mixers:
-        if mixer.recurrence is not None:
-            continue
-        if mixer.kv_lora_rank is not None:
-            width += mixer.kv_lora_rank + (mixer.rope_head_dim or 0)
-        else:
-            width += (mixer.kv_heads or 0) * ((mixer.head_dim or 0) + (mixer.value_head_dim or 0))
-    return width
+def _tokens(degrees: Degrees, load: Load) -> float:
+    """Tokens that go through every matrix of a rank: prefill is shared by context-parallel ranks."""
+    return load.prefill_tokens / degrees.cp + load.decode_sequences
+
+
+def _sampled(load: Load) -> int:
+    return load.decode_sequences + min(1, load.prefill_tokens)
 
 
 def _classes(layers: Iterable[Layer]) -> tuple[tuple[LayerClass, ...], tuple[int, ...]]:

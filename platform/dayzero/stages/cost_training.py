@@ -110,7 +110,7 @@ class TrainingCost:
         dense, experts = self._parameters(degrees)
         if self.training.zero >= 1:
             dense, experts = dense / degrees.dp, experts * degrees.attention_dp / degrees.dp
-        return (dense + experts) * _OPTIMIZER_BYTES[self.training.optimizer] / self.steps.stream_bytes_per_s
+        return (dense + experts) * _OPTIMIZER_BYTES[self.training.optimizer] / self.steps.roofline.stream_bytes_per_s
 
     def _parameters(self, degrees: Degrees) -> tuple[float, float]:
         """Parameters that are trained on a rank of the fullest stage: outside of experts, and in them."""

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dayzero.domain.costs import Load
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.stages.cost_estimates import Estimator
 from dayzero.stages.cost_feed_forward import touched_experts
 from dayzero.stages.cost_links import Network
+from dayzero.stages.cost_serving import stage_kinds
 from dayzero.stages.structure import read_spec
 from golden_models import models
 
@@ -141,3 +143,16 @@ def test_a_missing_figure_is_named_and_nothing_is_estimated(lacking: str) -> Non
     assert estimator.likely is None
     (missing,) = estimator.missing
     assert missing.code == "estimate.no_figure" and "chip" in missing.message
+
+
+@settings(max_examples=30, deadline=None)
+@given(PLANS, st.integers(0, 9000), st.integers(1, 3000), st.booleans())
+def test_the_terms_add_up_to_the_step(plan, prefill: int, sequences: int, head: bool) -> None:
+    name, degrees = plan
+    serving = Estimator(spec(name), CHIP, Workload()).likely
+    assert serving is not None
+    load = Load(prefill, prefill // 2, sequences, 3000)
+    for counts, _ in stage_kinds(serving.steps.class_of, degrees.pp):
+        parts = serving.steps.parts(counts, degrees, load, 2, head=head)
+        whole = serving.steps.stage_s(counts, degrees, load, 2, head=head)
+        assert sum(part.seconds - part.hidden_s for part in parts) == pytest.approx(whole)
