@@ -1,7 +1,7 @@
 """Instances of an engine onto the nodes where the plan's ranks sit."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dayzero.stages.launch_asked import Asked
@@ -10,14 +10,14 @@ from dayzero.stages.placement import Position, place, position_of
 FIRST_PORT = 8000
 VISIBLE_DEVICES = {
     "nvidia": "CUDA_VISIBLE_DEVICES",
-    "amd": "HIP_VISIBLE_DEVICES",
+    "amd": "CUDA_VISIBLE_DEVICES",
     "ascend": "ASCEND_RT_VISIBLE_DEVICES",
+    "intel": "HABANA_VISIBLE_MODULES",
     "mthreads": "MUSA_VISIBLE_DEVICES",
     "cambricon": "MLU_VISIBLE_DEVICES",
 }
-"""The variable that hides a node's other devices from a process, by vendor. Sources: the documentation of CUDA, ROCm,
-torch_npu, torch_musa and torch_mlu."""
-
+"""The variable that hides a node's other devices from a process, by vendor. Sources: `device_control_env_var` in vllm 0.32.0
+vllm/platforms/cuda.py and rocm.py, vllm-ascend's, vllm-gaudi's and vllm-musa's platform; for Cambricon its own run scripts."""
 
 Order = Callable[[Position], tuple[int, ...]]
 """How an engine numbers the ranks of one instance."""
@@ -75,6 +75,14 @@ def visible(asked: Asked, seat: Seat) -> dict[str, str]:
     if name is None or alone or asked.profile.torch_device == "cpu":
         return {}
     return {name: ",".join(str(device) for device in seat.devices)}
+
+
+def sharing_notes(asked: Asked, seating: Seating) -> Iterator[str]:
+    """What keeps instances on one node apart, where no variable is known to."""
+    crowded = len({(seat.node, seat.instance) for seat in seating.seats}) > len({seat.node for seat in seating.seats})
+    if crowded and asked.profile.vendor not in VISIBLE_DEVICES and asked.profile.torch_device != "cpu":
+        yield (f"no source says which variable hides a node's other devices on {asked.profile.slug}: keep each instance to the "
+               "devices that the descriptor gives it")  # fmt: skip
 
 
 def _placed(asked: Asked, order: Order) -> list[Seat] | None:

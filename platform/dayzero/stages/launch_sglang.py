@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dayzero.domain.launch import EngineLaunch, NodeCommand
 from dayzero.stages.launch_asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch_figures import reserve_known, static_share
-from dayzero.stages.launch_seats import FIRST_PORT, Seat, seats, visible
+from dayzero.stages.launch_seats import FIRST_PORT, Seat, seats, sharing_notes, visible
 from dayzero.stages.placement import Position
 
 VERSION = "0.5.23"
@@ -35,8 +35,9 @@ def sglang_launch(asked: Asked) -> EngineLaunch:
     refused = tuple(_refusals(asked))
     if refused:
         return EngineLaunch("sglang", VERSION, source, unsupported=refused)
-    commands = tuple(_command(asked, seat) for seat in seats(asked, _order).seats)
-    return EngineLaunch("sglang", VERSION, source, commands, tuple(_notes(asked)))
+    seating = seats(asked, _order)
+    commands = tuple(_command(asked, seat) for seat in seating.seats)
+    return EngineLaunch("sglang", VERSION, source, commands, (*_notes(asked), *sharing_notes(asked, seating)))
 
 
 def _order(at: Position) -> tuple[int, ...]:

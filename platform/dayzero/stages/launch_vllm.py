@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dayzero.domain.launch import EngineLaunch, NodeCommand
 from dayzero.stages.launch_asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch_figures import memory_share
-from dayzero.stages.launch_seats import Seat, Seating, seats, visible
+from dayzero.stages.launch_seats import Seat, Seating, seats, sharing_notes, visible
 from dayzero.stages.placement import Position, spreads
 
 VERSION = "0.32.0"
@@ -23,6 +23,7 @@ CACHE_DTYPES: dict[str | None, str] = {None: "auto", "bfloat16": "bfloat16", "fl
                                        "float8": "fp8", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}  # fmt: skip
 DTYPES = ("bfloat16", "float16", "float32")
 RPC_PORT, MASTER_PORT, SIDE_PORT, TRANSFER_PORT = 29550, 29501, 5600, 30000
+RAY_ONLY = ("google",)
 _BALANCED = ("nvidia", "amd", "intel")
 """Vendors whose devices vLLM's own expert balancing runs on (vllm/config/parallel.py: CUDA, ROCm, XPU)."""
 
@@ -30,12 +31,12 @@ _BALANCED = ("nvidia", "amd", "intel")
 def vllm_launch(asked: Asked) -> EngineLaunch:
     """The commands, or what vLLM cannot express of the plan."""
     plugin = asked.profile.engines["vllm"].value if "vllm" in asked.profile.engines else None
-    refused = tuple(_refusals(asked, plugin))
+    seating = seats(asked, _order)
+    refused = tuple(_refusals(asked, plugin, seating))
     engine = plugin if plugin and "in-tree" not in plugin else "vllm"
     source = SOURCE if plugin is None else f"{SOURCE}; {asked.profile.engines['vllm'].source}"
     if refused:
         return EngineLaunch("vllm", VERSION, source, notes=(f"brought by {plugin}",) if plugin else (), unsupported=refused)
-    seating = seats(asked, _order)
     commands = tuple(_command(asked, seat) for seat in seating.seats)
     return EngineLaunch("vllm", VERSION, source, commands, tuple(_notes(asked, engine, seating)))
 
@@ -45,7 +46,7 @@ def _order(at: Position) -> tuple[int, ...]:
     return at.dp, at.pp, at.cp, at.tp
 
 
-def _refusals(asked: Asked, plugin: str | None) -> Iterator[str]:
+def _refusals(asked: Asked, plugin: str | None, seating: Seating) -> Iterator[str]:
     degrees = asked.plan.degrees
     if plugin is None:
         yield f"no source says that vLLM runs on {asked.profile.slug}"
@@ -55,6 +56,8 @@ def _refusals(asked: Asked, plugin: str | None) -> Iterator[str]:
     if degrees.cp > 1 and asked.has_experts:
         yield (f"vLLM spreads experts over tp × cp × dp ranks together: experts on tp × dp ranks of cp {degrees.cp} cannot be "
                "asked for")  # fmt: skip
+    if asked.profile.vendor in RAY_ONLY and any(seat.parts > 1 for seat in seating.seats):
+        yield f"vLLM spans nodes on {asked.profile.slug} by Ray alone (vllm/config/parallel.py): there is no command a node"
     yield from redundant_refusals(asked, "vLLM")
     yield from cache_refusal(asked, "vLLM", CACHE_DTYPES)
     if degrees.ep > 1 and asked.workload.redundant_experts and asked.profile.vendor not in (*_BALANCED, "ascend"):
@@ -159,6 +162,7 @@ def _notes(asked: Asked, engine: str, seating: Seating) -> Iterator[str]:
     degrees, choices = asked.plan.degrees, asked.plan.choices
     if engine != "vllm":
         yield f"vLLM with {engine} installed beside it; take the pair of versions that the plugin's release notes name"
+    yield from sharing_notes(asked, seating)
     if asked.instances > 1:
         yield f"{asked.instances} independent instances: a load balancer in front of them shares the requests out"
     if choices.prefill_devices:

@@ -148,6 +148,21 @@ def test_seats_as_placed_are_the_placement(tp: int, pp: int, dp: int, node: int)
     assert sum(len(seat.devices) for seat in seating.seats) == degrees.world
 
 
+def test_instances_on_a_node_that_nothing_is_known_to_keep_apart() -> None:
+    found = launches(DENSE, Degrees(tp=2, dp=2), cluster(8, ("node", 8), vendor="metax"))
+    for engine in ("vllm", "sglang"):
+        assert all(not command.environment for command in found[engine].commands)
+        assert any("keep each instance to the devices" in note for note in found[engine].notes)
+    alone = launches(DENSE, Degrees(tp=8, dp=2), cluster(8, ("node", 8), vendor="metax"))["vllm"]
+    assert not any("keep each instance" in note for note in alone.notes)
+
+
+def test_a_platform_whose_nodes_vllm_joins_by_ray_has_no_command_a_node() -> None:
+    found = launches(DENSE, Degrees(tp=16), cluster(8, ("node", 8), vendor="google"))["vllm"]
+    assert not found.commands and "by Ray alone" in found.unsupported[0]
+    assert launches(DENSE, Degrees(tp=8), cluster(8, ("node", 8), vendor="google"))["vllm"].commands
+
+
 def test_experts_cut_by_tp_are_not_spread_over_replicas() -> None:
     # vLLM would cut experts over tp × dp: replicas with experts of their own are instances of their own.
     launch = launches(EXPERTS, Degrees(tp=8, dp=2))["vllm"]

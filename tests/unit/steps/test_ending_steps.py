@@ -94,4 +94,5 @@ def test_equal_bundles_are_one_artifact(tmp_path: Path) -> None:
     again = publishing.bundle(made.bench, made.lease)
     assert (first.noun, first.reused, again.reused) == (again.noun, False, True)
     files = publishing.bundle_files(made.bench, made.lease)
+    assert {"plan.svg", "launch.json"} <= {file.path for file in files}
     assert publishing.archive(files) == publishing.archive(tuple(reversed(files)))
