@@ -43,7 +43,7 @@ PRESTAGED = ("configuration", "structure", "inventory", "coverage", "plan")
 COMPLETED = "dayzero.adaptation.completed"
 STAGES = (
     *("structure", "inventory", "coverage", "plan", "headers", "plan-weights", "fetch", "shard"),
-    *("operators", "layers", "perplexity", "parallel", "generation", "bundle", "image"),
+    *("operators", "layers", "perplexity", "parallel", "memory", "generation", "bundle", "image"),
 )
 """The markers that an adaptation's steps write, in their order."""
 

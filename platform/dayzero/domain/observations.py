@@ -14,6 +14,7 @@ class CheckName(StrEnum):
     MODEL_PERPLEXITY = "model.perplexity"
     PARALLEL_LOGITS = "parallel.logits"
     MEMORY_PEAK = "memory.peak"
+    MEMORY_MODEL = "memory.model"
     GENERATION = "end_to_end.generation"
     REFERENCE_TEXT = "end_to_end.reference_text"
 
@@ -173,6 +174,39 @@ class ParallelObserved:
     top1_agreement: float
     ranks: tuple[RankObserved, ...]
     notes: tuple[str, ...] = ()
+    observed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """What one rank took of memory. `baseline_bytes` is what the process held before the model (libraries, interpreter); all
+    else is above it or counted by itself.
+
+    `weight_bytes` and `state_bytes` are those of the storages behind parameters and buffers, and behind the cache after the
+    run; `load_peak_bytes` is the most until the model was there, `peak_bytes` the most from then on, resident or by the
+    device's own count. `exact` is False where the kernel cannot tell the two apart.
+    """
+
+    rank: int
+    baseline_bytes: int
+    weight_bytes: int
+    state_bytes: int
+    load_peak_bytes: int
+    peak_bytes: int
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryObserved:
+    """One sequence, prefilled whole and decoded for a few tokens, with a cache; `attention` is the library's
+    implementation that computed it (with eager, experts come one after the other)."""
+
+    degrees: Degrees
+    dtype: str
+    attention: str
+    prompt_tokens: int
+    new_tokens: int
+    ranks: tuple[RankMemory, ...]
     observed_s: float = 0.0
 
 

@@ -18,6 +18,7 @@ class Observation(StrEnum):
     LAYERS = "layers"
     PERPLEXITY = "perplexity"
     PARALLEL = "parallel"
+    MEMORY = "memory"
     GENERATION = "generation"
     BRIDGE = "bridge"
 

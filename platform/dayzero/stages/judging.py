@@ -30,6 +30,7 @@ CHECKS_OF = {
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
     Observation.PERPLEXITY: ((CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),),
     Observation.PARALLEL: ((CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),),
+    Observation.MEMORY: ((CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_MODEL),),
     Observation.GENERATION: (
         (CheckLayer.END_TO_END, CheckName.GENERATION),
         (CheckLayer.END_TO_END, CheckName.REFERENCE_TEXT),

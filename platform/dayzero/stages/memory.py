@@ -22,12 +22,14 @@ from dayzero.stages.memory_assumptions import memory_assumptions
 from dayzero.stages.memory_feed_forward import dispatch_bytes, feed_forward_bytes
 from dayzero.stages.memory_host import offloaded, staging_items
 from dayzero.stages.memory_kept import in_flight, kept_bytes
+from dayzero.stages.memory_library import library_excess
 from dayzero.stages.memory_links import link_bytes
 from dayzero.stages.memory_mixers import mixer_bytes
 from dayzero.stages.memory_parameters import TrainedParameters
 from dayzero.stages.memory_state import cache_dtype_of, cache_shape, sequence_bytes
 from dayzero.stages.memory_step import ENGINE, LIBRARY, Execution, Step, sequences_of, step_of
 from dayzero.stages.memory_training import gather_bytes, micro_batches_of, replicas_of, state_items
+from dayzero.stages.state import cache_element_bytes
 from dayzero.stages.weights_prediction import expert_bytes
 
 Counted = tuple[tuple[int, int], ...]
@@ -107,6 +109,17 @@ class MemoryModel:
             return weight_bytes
         replicas, experts = replicas_of(degrees), min(weight_bytes, self.experts_bytes(degrees, stage))
         return -(-(weight_bytes - experts) // replicas.dense) - (-experts // replicas.experts)
+
+    def library_beyond(self, degrees: Degrees, choices: Choices, stage: int) -> int:
+        """What the modelling library's own caches allocate beyond `state` on a rank of the stage; below 0: less."""
+        if not self.kinds:
+            return 0
+        tokens, dtype = self.workload.context_tokens, choices.cache_dtype or cache_dtype_of(self.spec)
+        element_bytes, total = cache_element_bytes(dtype), 0
+        for kind, count in self._counted(degrees, stage):
+            for mixer in self.kinds[kind].mixers:
+                total += count * sum(library_excess(mixer, tokens, degrees.tp, element_bytes).values())
+        return total * sequences_of(self.workload, degrees)
 
     def experts_bytes(self, degrees: Degrees, stage: int) -> int:
         """Bytes of the routed experts on a rank of the stage, as they are stored."""

@@ -22,7 +22,8 @@ class CacheShape:
 
 def cache_dtype_of(spec: ModelSpec) -> str:
     """The dtype of a cache that nobody chose: the model's native one, in which keys and values are computed."""
-    return spec.native_dtype if spec.native_dtype in CACHE_DTYPE_BYTES else spec.state.dtype
+    native = spec.native_dtype
+    return native if native is not None and native in CACHE_DTYPE_BYTES else spec.state.dtype
 
 
 def cache_shape(tokens: int, degrees: Degrees, choices: Choices, native_dtype: str) -> CacheShape:

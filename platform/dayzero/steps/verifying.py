@@ -32,7 +32,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
     subject = subject_of(bench, lease)
     require_reference(bench, lease)
     place = place_of(bench, lease)
-    parallel = observation is Observation.PARALLEL
+    parallel = observation in (Observation.PARALLEL, Observation.MEMORY)
     return RunRequest(
         observation=observation,
         platform=subject.profile.slug,

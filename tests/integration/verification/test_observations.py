@@ -9,12 +9,15 @@ from verification_shards import shard_model
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.demo_models.make import make
-from dayzero.domain.observations import LayerErrors
+from dayzero.domain.observations import LayerErrors, MemoryObserved
 from dayzero.domain.planning import Degrees
+from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging import Judged, judge
+from dayzero.stages.judging_memory import predicted_memory
 from dayzero.stages.precision_planting import planted_layer
+from dayzero.stages.structure import read_spec
 
 pytestmark = pytest.mark.torch
 LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
@@ -123,3 +126,28 @@ def test_another_runner_finds_what_one_compiled(models: Mapping[str, Path], tmp_
         assert not (tmp_path / work / "compiled").exists()
     assert built[0]
     assert built[0] == built[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "degrees"),
+    [("llama-tiny", Degrees()), ("llama-tiny", Degrees(tp=2)), ("llama-tiny", Degrees(pp=2)), ("deepseek-tiny", Degrees(tp=2))],
+)
+def test_ranks_hold_the_planned_weights_and_the_predicted_state(
+    models: Mapping[str, Path], runner: SubprocessRunner, tmp_path: Path, kind: str, degrees: Degrees
+) -> None:
+    manifest = shard_model(models[kind], tmp_path / "shards", degrees)
+    request = RunRequest(
+        Observation.MEMORY, "cpu", str(models[kind]), str(tmp_path / "shards"), degrees, options={"prompt_tokens": 64}
+    )
+    outcome = runner.run(request, LIMITS)
+    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    observed = load(MemoryObserved, outcome.document)
+    spec = read_spec((models[kind] / "config.json").read_bytes(), None)
+    weights = tuple(manifest.rank_weight_bytes(rank) for rank in range(degrees.world))
+    predicted = predicted_memory(spec, PlatformProfile("cpu", "CPU", "cpu"), observed, weights)
+    for rank, items in zip(observed.ranks, predicted, strict=True):
+        assert rank.state_bytes == items["state"] + items["state_beyond"]
+        # The library computes tables of its rotary embedding, and casts what the checkpoint keeps in float32.
+        assert abs(rank.weight_bytes - weights[rank.rank]) < 0.01 * weights[rank.rank]
+        assert rank.baseline_bytes > rank.weight_bytes
+        assert rank.peak_bytes > 0

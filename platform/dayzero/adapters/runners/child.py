@@ -2,8 +2,9 @@
 
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
-OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, GENERATION
-GenerationObserved, BRIDGE BridgesObserved. A refusal or failure leaves one sentence in reason.txt beside the document.
+OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, MEMORY
+MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved. A refusal or failure leaves one sentence in reason.txt
+beside the document.
 """
 
 import traceback
@@ -40,6 +41,10 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_parallel import observe_parallel
 
             return observe_parallel(request)
+        case Observation.MEMORY:
+            from dayzero.adapters.runners.observe_memory import observe_memory
+
+            return observe_memory(request)
         case Observation.GENERATION:
             from dayzero.adapters.runners.observe_generation import observe_generation
 

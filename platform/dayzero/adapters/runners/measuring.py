@@ -1,5 +1,6 @@
 """What this process takes of memory: its resident size, its peak since a moment, and the tensors that it holds."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ class Peak:
         self.exact = _forget()
         self.baseline_bytes = _resident()
 
+    def restart(self) -> None:
+        """Forget the peak so far; the baseline stays."""
+        self.exact = _forget() and self.exact
+
     def bytes(self) -> int:
         """Bytes above the baseline; never below 0."""
         return max(0, _status("VmHWM") - self.baseline_bytes)
@@ -35,7 +40,7 @@ def _forget() -> bool:
 
 
 def _resident() -> int:
-    return _status("VmRSS") or resident_bytes("self")
+    return _status("VmRSS") or resident_bytes(os.getpid())
 
 
 def _status(field: str) -> int:
@@ -58,6 +63,15 @@ def storage_bytes(tensors: Iterable[Any]) -> int:
 def held_bytes(module: Any) -> int:
     """Bytes of a module's parameters and buffers, tied ones once."""
     return storage_bytes([*module.parameters(), *module.buffers()])
+
+
+def cache_of(output: Any) -> dict[str, Any]:
+    """The keyword that hands an output's cache to the next step (the library renamed it once); empty without a cache."""
+    for name in ("cache", "past_key_values", "cache_params"):
+        value = getattr(output, name, None)
+        if value is not None:
+            return {name: value}
+    return {}
 
 
 def cached_tensors(thing: Any, seen: set[int] | None = None) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import wide_logits
+from dayzero.adapters.runners.measuring import cache_of
 from dayzero.adapters.runners.placing import device_for, fetched, on, peak_bytes, placed
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.three_ways import make_target, path_of, reference_dtype
@@ -129,15 +130,6 @@ def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _
             new = placed(torch.tensor([[token]]), given.device)
             given = new if cache else torch.cat([given, new], dim=1)
     return steps
-
-
-def cache_of(output: Any) -> dict[str, Any]:
-    """The keyword that hands an output's cache to the next step (the library renamed it once); empty without a cache."""
-    for name in ("cache", "past_key_values", "cache_params"):
-        value = getattr(output, name, None)
-        if value is not None:
-            return {name: value}
-    return {}
 
 
 class _Parted:

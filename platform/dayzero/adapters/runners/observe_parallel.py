@@ -39,7 +39,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
     """
     began = time.monotonic()
     loading.quiet()
-    folder, shards = loading.model_folder(request), _shards(request)
+    folder, shards = loading.model_folder(request), shards_of(request)
     config = loading.read_config(folder)
     tokens = loading.option_int(request, "tokens", TOKENS, 2)
     given = loading.text_tokens(folder, config, loading.packaged_text()[1], tokens)
@@ -57,7 +57,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
         )
         for rank in range(degrees.world)
     ]  # fmt: skip
-    _run_ranks(tasks, at)
+    run_ranks(tasks, at)
     ranks = tuple(load(RankObserved, Path(task.answer).read_bytes()) for task in tasks)
     parallel = load_file(tasks[0].logits)["logits"]
     single = loading.load_model(folder, torch.float32)
@@ -93,7 +93,7 @@ def _require_proven(config: bytes, degrees: Degrees) -> None:
         )
 
 
-def _shards(request: RunRequest) -> Path:
+def shards_of(request: RunRequest) -> Path:
     """The shards' folder, checked against the request's degrees."""
     if request.shards_dir is None or not (Path(request.shards_dir) / "manifest.json").is_file():
         raise BadInputError(f"there are no shards at {request.shards_dir}.", remedy="Shard the model first.")
@@ -106,7 +106,7 @@ def _shards(request: RunRequest) -> Path:
     return shards
 
 
-def _run_ranks(tasks: list[RankTask], at: Path) -> None:
+def run_ranks(tasks: list[RankTask], at: Path) -> None:
     """Fork every rank, wait for all, end all when one fails; RuntimeError names the rank and its last line.
 
     No large operation may have run here before: torch's threads do not survive a fork.

@@ -11,14 +11,16 @@ from safetensors.torch import save_file
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
+from dayzero.adapters.runners.measuring import Peak
 from dayzero.adapters.runners.placing import HOST, device_for
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.rank_groups import Groups
+from dayzero.adapters.runners.rank_memory import decode
 from dayzero.adapters.runners.rank_model import HeldExperts, RankModel, build_rank
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.adapters.runners.rank_vocabulary import wire_vocabulary
 from dayzero.codec import dump, load
-from dayzero.domain.observations import RankObserved
+from dayzero.domain.observations import RankMemory, RankObserved
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.shards import ShardManifest
 
@@ -104,6 +106,7 @@ def run_stage(ranked: RankModel, groups: Groups, ids: torch.Tensor, width: int, 
 
 def run_rank(task: RankTask) -> None:
     """Load, meet the others, run, answer."""
+    peak = Peak() if task.decode_tokens is not None else None
     loading.quiet()
     dtype = loading.DTYPES[task.dtype]
     shards = Path(task.shards_dir)
@@ -121,11 +124,19 @@ def run_rank(task: RankTask) -> None:
     )
     groups = Groups(task.rank, task.degrees)
     wire(ranked, groups, task.skip_all_reduce)
+    if peak is not None:
+        observed: RankObserved | RankMemory = decode(ranked, groups, task, peak)
+        _answer(task, observed)
+        return
     width = ranked.model.config.get_text_config().hidden_size
     logits = run_stage(ranked, groups, torch.tensor([task.tokens]), width, dtype)
     if logits is not None and task.rank == groups.first_of_stage:
         save_file({"logits": logits.contiguous()}, task.logits)
     observed = RankObserved(task.rank, ranked.weight_bytes, ranked.tensors, own_peak_bytes(), groups.collectives)
+    _answer(task, observed)
+
+
+def _answer(task: RankTask, observed: RankObserved | RankMemory) -> None:
     Path(task.answer).write_bytes(dump(observed))
     dist.barrier()
     dist.destroy_process_group()

@@ -12,7 +12,8 @@ class RankTask:
     """One rank's job. Paths are absolute; `meeting` is the file over which the ranks find each other.
 
     The rank computes on `device` (None: the host); sums and messages between ranks pass through the host.
-    `skip_all_reduce` plants a fault: the first sum over ranks in this layer is left out.
+    `skip_all_reduce` plants a fault: the first sum over ranks in this layer is left out. With `decode_tokens` the rank keeps a
+    cache, decodes so many tokens, and answers with its memory instead of logits.
     """
 
     rank: int
@@ -28,3 +29,4 @@ class RankTask:
     skip_all_reduce: int | None = None
     device: Device | None = None
     bridges: tuple[Recipe, ...] = ()
+    decode_tokens: int | None = None
