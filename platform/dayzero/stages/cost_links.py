@@ -71,6 +71,7 @@ class Network:
         self._links = links_of(profile, share, wide_share)
         self._domains = sorted(domain.devices for domain in profile.link_domains)
         self._call_s, self._wide_call_s = call_s, wide_call_s
+        self._calls: dict[tuple[int, int], float] = {}
         self._hops: dict[tuple[int, int], tuple[Hop, ...] | None] = {}
 
     def hops(self, size: int, stride: int) -> tuple[Hop, ...] | None:
@@ -137,11 +138,12 @@ class Network:
 
     def call_s(self, size: int, stride: int) -> float:
         """What starting a collective takes, whatever its bytes; more where it leaves the innermost domain."""
-        if size <= 1:
-            return 0.0
-        hops = self.hops(size, stride) or ()
-        wide = any(hop.link.devices > (self._domains[0] if self._domains else 1) for hop in hops)
-        return self._wide_call_s if wide else self._call_s
+        key = (size, stride)
+        if key not in self._calls:
+            inner = self._domains[0] if self._domains else 1
+            wide = any(hop.link.devices > inner for hop in self.hops(size, stride) or ())
+            self._calls[key] = 0.0 if size <= 1 else self._wide_call_s if wide else self._call_s
+        return self._calls[key]
 
     def _scatter(self, message: float, size: int, stride: int, ways: float) -> float | None:
         hops = self.hops(size, stride)

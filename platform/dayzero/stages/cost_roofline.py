@@ -38,10 +38,8 @@ class Roofline:
             return "launch"
         return "compute" if compute > memory else "memory"
 
-    def lines(
-        self, matrices: Sequence[Matrix], slices: int | None, tp: int, compute: str, memory: str
-    ) -> tuple[Line, ...]:
-        """The matrices as seconds, cut into so many slices (None: as each can be by tp): what `linear` says, worked out once."""
+    def lines(self, matrices: Sequence[Matrix], slices: int | None, tp: int, compute: str, memory: str) -> tuple[Line, ...]:
+        """The matrices as seconds, in so many slices (None: as each can be by tp): what `linear` says, worked out once."""
         reached, read = self.figures[compute], self._bytes_per_s * self.figures[memory]
         found = []
         for matrix in matrices:

@@ -42,6 +42,11 @@ class Refusals:
         if family not in self._nearest or distance < self._nearest[family][0]:
             self._nearest[family] = (distance, rejection)
 
+    def more(self, family: str, count: int) -> None:
+        """So many more of a family, of which others are kept."""
+        self.count += count
+        self._counts[family] = self._counts.get(family, 0) + count
+
     @property
     def kept(self) -> tuple[Rejection, ...]:
         """A few of each family, the nearest among them."""
@@ -127,7 +132,8 @@ class Search:
 
     def _outranked(self, rest: list[Candidate]) -> None:
         best = self.found.fitting[0][0]
-        for candidate in rest:
+        self.refusals.more("outranked", max(0, len(rest) - KEPT_OF_A_FAMILY))
+        for candidate in rest[:KEPT_OF_A_FAMILY]:
             numbers: dict[str, int | float | str | None] = {}
             if candidate.served is not None and best.served is not None:
                 numbers = {"throughput_tokens_per_s": candidate.served.tokens_per_s, "tpot_s": candidate.served.tpot_s,
