@@ -35,11 +35,17 @@ BEST, NODE_LINES, SAID = 5, 4, 7
 
 
 def plan_screen(
-    report: PlanReport, spec: ModelSpec, profile: PlatformProfile, model: str, launch: Launch | None, search_s: float
+    report: PlanReport,
+    spec: ModelSpec,
+    profile: PlatformProfile,
+    model: str,
+    launch: Launch | None,
+    search_s: float,
+    what_if: Block | None = None,
 ) -> tuple[Block, ...]:
-    """The screen of a report, block by block, about 50 lines."""
+    """The screen of a report, block by block, about 50 lines; `what_if` comes after its head."""
     plan = report.plan
-    blocks = [_head(report, spec, profile, model, search_s)]
+    blocks = [_head(report, spec, profile, model, search_s), *([what_if] if what_if is not None else [])]
     if plan is not None:
         blocks += [memory_block(plan), speed_block(report, plan), _placement(report, plan, profile), _ladder(plan)]
         blocks.append(_best(report, plan))

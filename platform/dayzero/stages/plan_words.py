@@ -165,14 +165,15 @@ def per_device(plan: ParallelPlan) -> float | None:
     return None if rate is None else rate.mid / plan.degrees.world
 
 
-def trade_words(plan: ParallelPlan, chosen: ParallelPlan) -> str:
-    """What another plan gives and takes against the chosen one."""
+def trade_words(plan: ParallelPlan, chosen: ParallelPlan, *, all_devices: bool = False) -> str:
+    """What another plan gives and takes against the chosen one; throughput is that of one device, or of all."""
     if plan is chosen:
         return "chosen"
     said = []
     mine, its = per_device(plan), per_device(chosen)
     if mine and its:
-        said.append(_change(mine / its, "throughput"))
+        share = plan.degrees.world / chosen.degrees.world if all_devices else 1.0
+        said.append(_change(mine / its * share, "throughput of all" if all_devices else "throughput"))
     for name, here, there in (
         ("TTFT", plan.estimates.ttft_s, chosen.estimates.ttft_s),
         ("TPOT", plan.estimates.tpot_s, chosen.estimates.tpot_s),

@@ -43,6 +43,12 @@ def _check_training(training: Training) -> None:
     if not 1 <= training.sequence_tokens <= training.tokens_per_step <= _MOST_TOKENS:
         raise BadInputError(f"{training.tokens_per_step} tokens a step in sequences of {training.sequence_tokens} is none.",
                             remedy="A step has at least one sequence, a sequence at least one token.")  # fmt: skip
+    if odd := training.tokens_per_step % training.sequence_tokens:
+        fewer = training.tokens_per_step - odd
+        raise BadInputError(
+            f"{training.tokens_per_step:,} tokens a step are no whole number of sequences of {training.sequence_tokens:,}.",
+            remedy=f"Ask for {fewer:,} or {fewer + training.sequence_tokens:,}.",
+        )
     if training.zero not in (0, 1, 2, 3):
         raise BadInputError(f"There is no ZeRO stage {training.zero}.", remedy="Give 0, 1, 2 or 3.")
     if training.lora_rank is not None and training.lora_rank < 1:

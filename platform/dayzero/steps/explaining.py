@@ -1,11 +1,12 @@
 """A plan with all that explains it: the structure, the platform, the launch of each engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.launch import Launch
 from dayzero.domain.plan import PlanReport
+from dayzero.domain.planning import Change
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Block
 from dayzero.errors import BadInputError, NotFoundError
@@ -13,6 +14,7 @@ from dayzero.stages.launch import ENGINES, launch_of, launch_script
 from dayzero.stages.plan_completion import completed
 from dayzero.stages.plan_picture import nearest_picture, plan_picture
 from dayzero.stages.plan_screen import plan_screen
+from dayzero.stages.plan_what_if import what_if_block
 from dayzero.steps.contract import Bench
 from dayzero.steps.planning import first_plan, resources_of
 from dayzero.steps.prestaging import structure, subject_of
@@ -21,7 +23,10 @@ from dayzero.steps.weights import exact_plan, full_structure, headers
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A report, what it is about, and how it is started; `search_s` is how long planning took, nothing else."""
+    """A report, what it is about, and how it is started; `search_s` is how long planning took, nothing else.
+
+    Where it was asked what if, `changes` are the platform's, and `unchanged` is the report without them.
+    """
 
     report: PlanReport
     spec: ModelSpec
@@ -29,10 +34,13 @@ class Explained:
     model: str
     launch: Launch | None
     search_s: float
+    changes: tuple[Change, ...] = ()
+    unchanged: PlanReport | None = None
 
     def screen(self) -> tuple[Block, ...]:
         """The one screen."""
-        return plan_screen(self.report, self.spec, self.profile, self.model, self.launch, self.search_s)
+        what_if = None if self.unchanged is None else what_if_block(self.report, self.unchanged, self.changes)
+        return plan_screen(self.report, self.spec, self.profile, self.model, self.launch, self.search_s, what_if)
 
     def picture(self) -> str:
         """The SVG of the plan's memory and placement, or of what came nearest; NotFoundError where there is neither."""
@@ -69,4 +77,9 @@ def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
     resources = resources_of(bench, lease)
     report = completed(report, spec, index, resources.profile, resources.memory_limit_bytes)
     launch = None if report.plan is None else launch_of(spec, report.plan, resources.profile, report.workload)
-    return Explained(report, spec, resources.profile, subject.adaptation.model, launch, search_s)
+    changes = bench.request.changes
+    unchanged = None
+    if changes:
+        as_it_is = replace(bench, request=replace(bench.request, changes=()))
+        unchanged = (exact_plan if with_weights else first_plan)(as_it_is, lease).noun
+    return Explained(report, spec, resources.profile, subject.adaptation.model, launch, search_s, changes, unchanged)

@@ -21,6 +21,12 @@ def plan_document(explained: Explained) -> dict[str, Json]:
     return {
         **report_document(report, explained.search_s),
         "model": explained.model,
+        "what_if": None
+        if explained.unchanged is None
+        else {
+            "changes": plain(explained.changes),
+            "unchanged": None if explained.unchanged.plan is None else _point(explained.unchanged.plan),
+        },
         "launch": None
         if report.plan is None
         else descriptor(explained.spec, report.plan, explained.profile, report.workload, explained.model, explained.launch),

@@ -18,7 +18,7 @@ from dayzero.domain.plan import (
     Remedy,
     Term,
 )
-from dayzero.domain.planning import Choices, Degrees, Training, Workload
+from dayzero.domain.planning import Change, Choices, Degrees, Training, Workload
 from dayzero.stages.launch import launch_of
 from dayzero.stages.plan_memory import bar_cells, gigabytes, rank_groups, telling_groups
 from dayzero.stages.plan_words import seconds, trade_words
@@ -204,3 +204,23 @@ def test_words() -> None:
     assert [gigabytes(value) for value in (12, 120_000, 99_000_000, 141e9)] == ["12 B", "0.12 MB", "99.0 MB", "141.0 GB"]
     plan = made_plan(Degrees(tp=2), structure(DENSE))
     assert trade_words(plan, plan) == "chosen"
+
+
+def test_what_if_shows_both_plans_and_what_the_change_gives(capsys) -> None:
+    spec = structure(EXPERTS)
+    before, after = made_plan(Degrees(tp=8, pp=2), spec), made_plan(Degrees(tp=8), spec)
+    changes = (Change("links", factor=2.0), Change("nodes", more=-1), Change("network", absent=True))
+    found = replace(explained(made_report(after)), changes=changes, unchanged=made_report(before))
+    text = shown(found, capsys)
+    assert "What if links=2x, nodes=-1, network=none" in text
+    assert "against what is: 8 fewer devices" in text and "changed figures of the platform are assumed" in text
+    document = plan_document(found)["what_if"]
+    assert document["changes"][1]["more"] == -1 and document["unchanged"]["pp"] == 2
+    for now, was, says in (
+        (None, before, "with this change nothing fits any more"),
+        (after, None, "only with this change something fits"),
+        (after, after, "the same plan, and nothing measurable"),
+    ):
+        found = replace(explained(made_report(now)), changes=changes, unchanged=made_report(was))
+        assert says in shown(found, capsys)
+    assert plan_document(explained(made_report(after)))["what_if"] is None

@@ -212,6 +212,7 @@ def test_measured_efficiencies_replace_the_assumed_ones() -> None:
         (Workload(redundant_experts=-1), "-1 redundant experts"),
         (Workload(training=Training(100, 4096)), "100 tokens a step in sequences of 4096"),
         (Workload(training=Training(4096, 4096, zero=4)), "no ZeRO stage 4"),
+        (Workload(training=Training(10_000, 4096)), "10,000 tokens a step are no whole number of sequences of 4,096"),
         (Workload(cache_dtypes=("int3",), objective=Objective.THROUGHPUT), "int3 is no cache dtype"),
     ],
 )
