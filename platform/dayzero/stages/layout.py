@@ -12,14 +12,13 @@ from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.layout_constraints import violations
 from dayzero.stages.layout_cut import Cut, Range, UncuttableError, cut_by
-from dayzero.stages.layout_names import TensorPlace
+from dayzero.stages.layout_names import Part, TensorPlace
 from dayzero.stages.layout_partition import (
     Coordinates,
     Partition,
     coordinates_of,
     expert_slices,
     experts_of,
-    held_among,
     part_of,
     partition_of,
     placed,
@@ -103,20 +102,28 @@ def _framed(rows: str, rank: int, degrees: Degrees) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A tensor with what may be done to it; `experts` counts those of its layer where it belongs to some."""
+    """A tensor with what may be done to it; tensors of one `kind` are cut alike. `experts` counts those of its layer where it
+    belongs to some."""
 
     header: TensorHeader
     place: TensorPlace
     rule: Rule
-    stages: tuple[int, ...]
+    kind: int
     experts: int
+
+
+_Ranges = tuple[Range, ...]
+
+
+_Held = tuple[_Placed, _Ranges]
+_Cuts = dict[tuple[int, _Ranges], Cut]
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
     """What the ranks of one stage and expert-parallel index hold, and the text of their header (sizes are equal)."""
 
-    held: tuple[tuple[_Placed, tuple[Range, ...]], ...]
+    held: list[_Held]
     rows: str
 
 
@@ -125,76 +132,104 @@ class _Layout:
 
     def __init__(self, spec: ModelSpec, index: CheckpointIndex, degrees: Degrees, redundant: int) -> None:
         self.spec, self.degrees, self.redundant = spec, degrees, redundant
-        rules = Rules(spec)
-        held = [self._placed(header, rules) for header in index.tensors]
+        self._slices = expert_slices(degrees)
+        self._rules = Rules(spec)
+        self._kinds: dict[tuple[object, ...], int] = {}
+        held = [self._placed(header) for header in index.tensors]
         # Wide elements first, so that each tensor starts at a multiple of its element size.
         held.sort(key=lambda one: (-DTYPE_BITS[one.header.dtype], one.header.name))
         self._stages: list[list[_Placed]] = [[] for _ in range(degrees.pp)]
+        known: dict[tuple[Part, int | None], tuple[int, ...]] = {}
         for one in held:
-            for stage in one.stages:
+            where = (one.place.part, one.place.layer)
+            if where not in known:
+                known[where] = stages_of(one.place, spec, degrees.pp)
+            for stage in known[where]:
                 self._stages[stage].append(one)
-        self._cuts: dict[tuple[object, ...], Cut] = {}
+        self._held = [self._by_owner(stage) for stage in self._stages]
         self._contents: dict[tuple[int, int], _Content] = {}
         self._known: dict[tuple[int, ...], tuple[ShardTensor, ...]] = {}
 
-    def _placed(self, header: TensorHeader, rules: Rules) -> _Placed:
+    def _placed(self, header: TensorHeader) -> _Placed:
         place = placed(header.name, self.spec)
-        rule = rules.rule_at(place)
-        experts = experts_of(self.spec, place) if rule.expert else 0
-        return _Placed(header, place, rule, stages_of(place, self.spec, self.degrees.pp), experts)
+        rule = self._rules.rule_at(place)
+        kind = self._kinds.setdefault((id(rule), header.shape, header.dtype, place.suffix), len(self._kinds))
+        return _Placed(header, place, rule, kind, experts_of(self.spec, place) if rule.expert else 0)
+
+    def _by_owner(self, tensors: list[_Placed]) -> list[list[_Held]]:
+        """What the ranks of each expert-parallel index hold of a stage's tensors."""
+        ep = self.degrees.ep
+        held: list[list[_Held]] = [[] for _ in range(ep)]
+        owners = _Owners(self.redundant, ep)
+        for one in tensors:
+            if not one.rule.expert or ep == 1:
+                for mine in held:
+                    mine.append((one, ()))
+            elif one.place.expert is not None:
+                for owner in owners.of(one.place.expert, one.experts):
+                    held[owner].append((one, ()))
+            else:
+                # Some tensors of all experts together are the same for each of them.
+                stacked = one.header.shape[:1] == (one.experts,)
+                for mine, ranges in zip(held, slots_of(one.experts, self.redundant, ep), strict=True):
+                    mine.append((one, ranges if stacked else ()))
+        return held
 
     def file_of(self, rank: int) -> ShardFile:
         at = coordinates_of(rank, self.degrees)
-        content = self._content(at)
+        cuts: _Cuts = {}
+        content = self._content(at, cuts)
         begin = len(_framed(content.rows, rank, self.degrees))
         key = (at.pp, at.ep, at.tp, at.etp, begin)
         if key not in self._known:
-            self._known[key] = tuple(self._tensors(content, at, begin))
+            self._known[key] = tuple(self._tensors(content, at, begin, cuts))
         tensors = self._known[key]
         return ShardFile(rank, rank_path(rank), tensors[-1].end if tensors else begin, None, tensors)
 
-    def _content(self, at: Coordinates) -> _Content:
+    def _content(self, at: Coordinates, cuts: _Cuts) -> _Content:
         key = (at.pp, at.ep)
         if key not in self._contents:
-            held = tuple(self._held(at))
-            rows = []
-            for one, ranges in held:
-                part = self._cut(one, ranges, at)
-                rows.append((one.header.name, one.header.dtype, part.shape, part.size_bytes))
-            self._contents[key] = _Content(held, _rows_text(rows))
+            held = self._held[at.pp][at.ep]
+            parts = [(one.header, self._cut(one, ranges, at, cuts)) for one, ranges in held]
+            rows = _rows_text((header.name, header.dtype, part.shape, part.size_bytes) for header, part in parts)
+            self._contents[key] = _Content(held, rows)
         return self._contents[key]
 
-    def _held(self, at: Coordinates) -> Iterator[tuple[_Placed, tuple[Range, ...]]]:
-        for one in self._stages[at.pp]:
-            if not one.rule.expert or self.degrees.ep == 1:
-                yield one, ()
-                continue
-            ranges = slots_of(one.experts, self.redundant, self.degrees.ep)[at.ep]
-            if one.place.expert is None:
-                # Some tensors of all experts together are the same for each of them.
-                stacked = bool(one.header.shape) and one.header.shape[0] == one.experts
-                yield one, ranges if stacked else ()
-            elif held_among(ranges, one.place.expert):
-                yield one, ()
+    def _cut(self, one: _Placed, ranges: _Ranges, at: Coordinates, cuts: _Cuts) -> Cut:
+        """A rank's part; `cuts` holds those of each kind."""
+        found = cuts.get((one.kind, ranges))
+        if found is None:
+            parts = self._slices if one.rule.expert else self.degrees.tp
+            part = part_of(one.rule, at) if parts > 1 else 0
+            found = cut_by(one.rule, one.header, one.place, self.spec, parts, part, ranges)
+            cuts[(one.kind, ranges)] = found
+        return found
 
-    def _cut(self, one: _Placed, ranges: tuple[Range, ...], at: Coordinates) -> Cut:
-        """Tensors that differ in their name only are cut once."""
-        parts = expert_slices(self.degrees) if one.rule.expert else self.degrees.tp
-        part = part_of(one.rule, at) if parts > 1 else 0
-        header = one.header
-        key = (id(one.rule), header.shape, header.dtype, one.place.suffix, part, ranges)
-        if key not in self._cuts:
-            self._cuts[key] = cut_by(one.rule, header, one.place, self.spec, parts, part, ranges)
-        return self._cuts[key]
-
-    def _tensors(self, content: _Content, at: Coordinates, begin: int) -> Iterator[ShardTensor]:
+    def _tensors(self, content: _Content, at: Coordinates, begin: int, cuts: _Cuts) -> Iterator[ShardTensor]:
+        # A checkpoint has a hundred thousand tensors, a layout as many for each rank: this loop is the sharder's hot one.
         for one, ranges in content.held:
-            part = self._cut(one, ranges, at)
-            header, end = one.header, begin + part.size_bytes
-            start, stop = (
-                (part.pieces[0][0], part.pieces[-1][1]) if part.pieces else (0, header.shape[0] if header.shape else 1)
-            )
+            header = one.header
+            part = cuts.get((one.kind, ranges)) or self._cut(one, ranges, at, cuts)
+            end = begin + part.size_bytes
+            start, stop = part.bounds
             pieces = part.pieces if len(part.pieces) > 1 else ()
-            yield ShardTensor(header.name, header.dtype, part.shape, part.dim, start, stop, header.file, begin, end,
-                              pieces, part.rows, part.padding_bytes)  # fmt: skip
+            yield ShardTensor(header.name, header.dtype, part.shape, part.dim, start, stop, header.file, begin, end, pieces,
+                              part.rows, part.padding_bytes)  # fmt: skip
             begin = end
+
+
+class _Owners:
+    """Which expert-parallel ranks hold an expert."""
+
+    def __init__(self, redundant: int, ep: int) -> None:
+        self._redundant, self._ep = redundant, ep
+        self._known: dict[int, dict[int, list[int]]] = {}
+
+    def of(self, expert: int, count: int) -> list[int]:
+        if count not in self._known:
+            owners: dict[int, list[int]] = {}
+            for owner, ranges in enumerate(slots_of(count, self._redundant, self._ep)):
+                for held in (number for first, last in ranges for number in range(first, last)):
+                    owners.setdefault(held, []).append(owner)
+            self._known[count] = owners
+        return self._known[count].get(expert, [])

@@ -24,7 +24,8 @@ Range = tuple[int, int]
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A rank's part of a tensor: `pieces` along `dim` (None: the whole), of `rows` of its first dimension where only some
-    experts are held (() for all), the local shape and its bytes, `padding_bytes` of them beyond the tensor's end."""
+    experts are held (() for all), the local shape and its bytes, `padding_bytes` of them beyond the tensor's end. `bounds` go
+    from the first piece's start to the last one's end."""
 
     dim: int | None
     pieces: tuple[Range, ...]
@@ -32,6 +33,7 @@ class Cut:
     size_bytes: int
     rows: tuple[Range, ...] = ()
     padding_bytes: int = 0
+    bounds: Range = (0, 1)
 
 
 def padded_rows(rows: int, parts: int) -> int:
@@ -51,7 +53,8 @@ def cut_by(
 ) -> Cut:
     """What one of `parts` ranks holds of a tensor, of the experts in `rows`; UncuttableError says why it cannot be cut."""
     shape = (sum(stop - start for start, stop in rows), *header.shape[1:]) if rows else header.shape
-    whole = Cut(None, (), shape, prod(shape) * DTYPE_BITS[header.dtype] // 8, rows)
+    size_bytes = prod(shape) * DTYPE_BITS[header.dtype] // 8
+    whole = Cut(None, (), shape, size_bytes, rows, bounds=(0, header.shape[0] if header.shape else 1))
     if parts == 1:
         return whole
     if rule.refused is not None:
@@ -70,7 +73,8 @@ def cut_by(
     if bits % 8:
         raise UncuttableError("tensor size", f"{header.name}: {local} elements of {header.dtype} do not end on a byte",
                               {"size": local})  # fmt: skip
-    return Cut(grain.dim, _joined(pieces), shape, prod(shape) * DTYPE_BITS[header.dtype] // 8, rows)
+    size_bytes = prod(shape) * DTYPE_BITS[header.dtype] // 8
+    return Cut(grain.dim, _joined(pieces), shape, size_bytes, rows, bounds=(pieces[0][0], pieces[-1][1]))
 
 
 def cut(header: TensorHeader, place: TensorPlace, partition: Partition, spec: ModelSpec) -> Cut:
@@ -90,7 +94,8 @@ def _vocabulary(header: TensorHeader, parts: int, part: int) -> Cut:
     start, stop = min(part * local, rows), min((part + 1) * local, rows)
     shape = (local, *header.shape[1:])
     row_bytes = prod(header.shape[1:]) * DTYPE_BITS[header.dtype] // 8
-    return Cut(0, ((start, stop),), shape, local * row_bytes, padding_bytes=(local - (stop - start)) * row_bytes)
+    padding_bytes = (local - (stop - start)) * row_bytes
+    return Cut(0, ((start, stop),), shape, local * row_bytes, padding_bytes=padding_bytes, bounds=(start, stop))
 
 
 def _ranges(header: TensorHeader, rule: Rule, parts: int, part: int) -> list[Range]:

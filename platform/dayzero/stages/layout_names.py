@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 
 class Part(StrEnum):
@@ -72,27 +73,38 @@ def place_of(name: str, layers: int | None) -> TensorPlace:
 
     LayerNorm.gamma and .beta, as TensorFlow names them, are weight and bias.
     """
-    name = _OLD_NORM.sub(lambda match: "norm." + {"gamma": "weight", "beta": "bias"}[match.group(1)], name)
     matched = _LAYER.search(name)
-    layer = int(matched.group(1)) if matched else None
-    below = matched.group(2) if matched else name
-    part = _part(name, layer, below, layers)
-    if part in (Part.EMBEDDINGS, Part.FINAL_NORM, Part.HEAD):
-        below = below[below.rfind({Part.EMBEDDINGS: "embed_tokens", Part.FINAL_NORM: "norm", Part.HEAD: "lm_head"}[part]) :]
-    expert = _EXPERT.search(below)
-    number = int(expert.group(2)) if expert else None
-    template = _EXPERT.sub(r"\1experts.{e}.", below, count=1)
-    module, suffix, leaf = _split(template)
+    if matched is None:
+        layer, before, below = None, "", name
+    else:
+        layer, before, below = int(matched.group(1)), name[: matched.start(1)], matched.group(2)
+    number = None
+    expert = _EXPERT.search(below) if "experts." in below else None
+    if expert is not None:
+        number = int(expert.group(2))
+        below = f"{below[: expert.start(2)]}{{e}}{below[expert.end(2) :]}"
+    deep = layer is not None and layers is not None and layer >= layers
+    part, module, suffix, leaf = _parsed(before, below, layer is not None, deep)
     return TensorPlace(part, layer, module, suffix, leaf, number)
 
 
-def _part(name: str, layer: int | None, below: str, layers: int | None) -> Part:
+@lru_cache(maxsize=1 << 16)
+def _parsed(before: str, below: str, in_layer: bool, deep: bool) -> tuple[Part, str, str, Leaf]:
+    """What a name says whatever its layer's and its expert's number: what stands before the number, and below it."""
+    below = _OLD_NORM.sub(lambda match: "norm." + {"gamma": "weight", "beta": "bias"}[match.group(1)], below)
+    part = _part(f"{before}0.{below}" if in_layer else below, in_layer, below, deep)
+    if part in (Part.EMBEDDINGS, Part.FINAL_NORM, Part.HEAD):
+        below = below[below.rfind({Part.EMBEDDINGS: "embed_tokens", Part.FINAL_NORM: "norm", Part.HEAD: "lm_head"}[part]) :]
+    return part, *_split(below)
+
+
+def _part(name: str, in_layer: bool, below: str, deep: bool) -> Part:
     if _TOWER.search(name):
         return Part.TOWER
     if _PREDICTION.search(name):
         return Part.PREDICTION
-    if layer is not None:
-        return Part.PREDICTION if layers is not None and layer >= layers else Part.LAYER
+    if in_layer:
+        return Part.PREDICTION if deep else Part.LAYER
     parts = below.split(".")
     stem = parts[-2] if len(parts) > 1 else parts[0]
     if stem == "embed_tokens":
