@@ -1,7 +1,7 @@
 """Checks that follow from reports alone: operator coverage, the plan's fit, and planned against written weight bytes."""
 
 from dayzero.domain.operators import CoverageKind, CoverageReport
-from dayzero.domain.plan import PlanReport
+from dayzero.domain.plan import MemoryBudget, PlanReport
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 
@@ -69,7 +69,7 @@ def plan_check(report: PlanReport) -> Check:
 def weights_check(plan: PlanReport, manifest: ShardManifest) -> Check:
     """Planned weight bytes of every rank against those of its written shard files; exact, no tolerance."""
     rung = str(manifest.degrees)
-    planned = {budget.rank: budget.items_bytes.get("weights") for budget in plan.plan.memory} if plan.plan else {}
+    planned = {budget.rank: _planned_bytes(budget) for budget in plan.plan.memory} if plan.plan else {}
     ranks = range(manifest.degrees.world)
     trouble = _incomparable(plan, manifest, planned)
     if trouble is not None:
@@ -95,6 +95,12 @@ def weights_check(plan: PlanReport, manifest: ShardManifest) -> Check:
         n=len(ranks),
         numbers={"written_bytes": total, "planned_bytes": sum(value or 0 for value in planned.values())},
     )
+
+
+def _planned_bytes(budget: MemoryBudget) -> int | None:
+    """Weights with the second copies of experts, which the files hold too; None where no weights were planned."""
+    weights = budget.items_bytes.get("weights")
+    return None if weights is None else weights + budget.items_bytes.get("redundant_experts", 0)
 
 
 def _incomparable(plan: PlanReport, manifest: ShardManifest, planned: dict[int, int | None]) -> tuple[Verdict, str] | None:

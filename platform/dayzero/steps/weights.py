@@ -159,7 +159,11 @@ def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
     """Write the shards of the chosen plan, or find them there and check them."""
     release = subject_of(bench, lease).release
     layout = lay_out(
-        release.content_id, full_structure(bench, lease).noun, headers(bench, lease).noun, chosen_degrees(bench, lease)
+        release.content_id,
+        full_structure(bench, lease).noun,
+        headers(bench, lease).noun,
+        chosen_degrees(bench, lease),
+        agreed_plan(bench, lease).workload.redundant_experts,
     )
     return bench.transfer.shard(on_disk(bench, release, layout.degrees).model_dir, layout, into, bench.progress)
 

@@ -10,7 +10,7 @@ from dayzero.stages.layout import lay_out
 from dayzero.stages.structure import read_spec
 
 
-def shard_model(model: Path, into: Path, degrees: Degrees) -> ShardManifest:
+def shard_model(model: Path, into: Path, degrees: Degrees, redundant_experts: int = 0) -> ShardManifest:
     """Write the model's shards for the degrees under `into`."""
     headers = {}
     for path in sorted(model.glob("*.safetensors")):
@@ -18,4 +18,4 @@ def shard_model(model: Path, into: Path, degrees: Degrees) -> ShardManifest:
         headers[path.name] = parse_header(path.name, size, data[8 : header_length(data[:8], path.name, size) + 8])
     index = index_of(headers, None)
     spec = read_spec((model / "config.json").read_bytes(), index)
-    return WeightTransfer().shard(model, lay_out("test", spec, index, degrees), into, None)
+    return WeightTransfer().shard(model, lay_out("test", spec, index, degrees, redundant_experts), into, None)

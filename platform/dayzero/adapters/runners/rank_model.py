@@ -113,6 +113,14 @@ def _tied(model: Any) -> bool:
     return bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
 
 
+def _filled(local: torch.Tensor, dtype: torch.dtype) -> torch.nn.Parameter:
+    """A parameter with its values, and the mark that the library's own initialisation passes over: it is asked for buffers, and
+    would draw the weights of the same module (Gemma-3's embeddings) at random."""
+    parameter = torch.nn.Parameter(local.to(dtype), requires_grad=False)
+    parameter._is_hf_initialized = True
+    return parameter
+
+
 def _stored(held: dict[str, torch.Tensor], name: str) -> torch.Tensor | None:
     """The tensor of that name, or of the one that its publishers give it."""
     return next((held[each] for each in _names(name) if each in held), None)
@@ -166,7 +174,7 @@ def _fill_parameters(ranked: RankModel, held: dict[str, torch.Tensor], dtype: to
                 local = next((held[key] for key in held if key.endswith("embed_tokens.weight")), None)
             if local is None:
                 raise BadInputError(f"the rank's shards do not hold {name}.", remedy="Shard the model anew.")
-            module._parameters[leaf] = torch.nn.Parameter(local.to(dtype), requires_grad=False)
+            module._parameters[leaf] = _filled(local, dtype)
             if module is head or module is embeddings:
                 _note_rows(ranked, "head" if module is head else "embeddings", int(parameter.shape[0]), int(local.shape[0]))
             else:
