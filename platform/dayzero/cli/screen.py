@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dayzero.cli.output import cell, print_document, print_text, visible, write_text
 from dayzero.domain.reports import Bar, Block
+from dayzero.errors import NotFoundError
 from dayzero.stages.plan_memory import bar_cells, letter_of, ordered
 from dayzero.steps.explaining import Explained
 from dayzero.steps.plan_document import plan_document
@@ -30,14 +31,21 @@ DARK = frozenset({"blue", "green", "magenta", "red", "bright_black"})
 
 def show_plan(found: Explained, *, svg: Path | None, launch: str | None, json: bool) -> None:
     """A plan as it was asked for: the script of an engine, the document, or the screen; and its picture into a file."""
+    undrawn = None
+    if svg is not None:
+        # First: whoever reads the screen through a pipe may stop reading it.
+        try:
+            write_text(svg, found.picture())
+        except NotFoundError as error:
+            undrawn = error
     if launch is not None:
         print_text(found.script(launch))
     elif json:
         print_document(plan_document(found))
     else:
         print_screen(found.screen())
-    if svg is not None:
-        write_text(svg, found.picture())
+    if undrawn is not None:
+        raise undrawn
 
 
 def print_screen(blocks: tuple[Block, ...]) -> None:

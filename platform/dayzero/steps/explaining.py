@@ -11,14 +11,13 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Block
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.stages.launch import ENGINES, launch_of, launch_script
-from dayzero.stages.plan_completion import completed
 from dayzero.stages.plan_picture import nearest_picture, plan_picture
 from dayzero.stages.plan_screen import plan_screen
 from dayzero.stages.plan_what_if import what_if_block
 from dayzero.steps.contract import Bench
 from dayzero.steps.planning import first_plan, resources_of
 from dayzero.steps.prestaging import structure, subject_of
-from dayzero.steps.weights import exact_plan, full_structure, headers
+from dayzero.steps.weights import exact_plan, full_structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,11 @@ class Explained:
 def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
     """The plan of an adaptation, from the real tensors or before there are any, and what explains it."""
     subject = subject_of(bench, lease)
-    index = headers(bench, lease).noun if with_weights else None
     spec = (full_structure if with_weights else structure)(bench, lease).noun
     started_s = bench.clock.monotonic_s()
     report = (exact_plan if with_weights else first_plan)(bench, lease).noun
     search_s = bench.clock.monotonic_s() - started_s
     resources = resources_of(bench, lease)
-    report = completed(report, spec, index, resources.profile, resources.memory_limit_bytes)
     launch = None if report.plan is None else launch_of(spec, report.plan, resources.profile, report.workload)
     changes = bench.request.changes
     unchanged = None

@@ -13,6 +13,7 @@ from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.entries import plan_check
 from dayzero.stages.launch_figures import fullest
+from dayzero.stages.plan_completion import completed
 from dayzero.stages.plan_memory import gigabytes
 from dayzero.stages.plan_refusals import families_of, nearest_words, reason_words
 from dayzero.stages.plan_words import seconds
@@ -90,7 +91,8 @@ def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: Chec
             if report.plan is not None:
                 break
         assert report is not None
-        return replace(report, findings=(*asked_findings(spec, workload), *report.findings))
+        report = replace(report, findings=(*asked_findings(spec, workload), *report.findings))
+        return completed(report, spec, index, profile, limit)
 
     return keep(bench.ledger, lease, key, PlanReport, fitting)
 
