@@ -18,7 +18,9 @@ from dayzero.steps.plan_document import plan_document
 WIDTH = 100
 """Columns where no terminal says how many it has."""
 
-BAR_CELLS, INDENT = 40, 12
+BAR_CELLS, LEAST_CELLS, INDENT, SAID_COLUMNS = 40, 12, 12, 48
+"""A bar gives way to what is said after it, down to so many cells."""
+
 COLOURS = {
     "weights": "blue", "redundant_experts": "cyan", "state": "green", "activations": "yellow", "logits": "magenta",
     "expert_buffers": "bright_cyan", "communication_buffers": "bright_yellow", "reserve": "bright_black", "gradients": "red",
@@ -57,7 +59,7 @@ def print_screen(blocks: tuple[Block, ...]) -> None:
         console.print(Text(visible(block.title), style="bold" if number == 0 else "bold cyan"))
         order = tuple(name for name, _ in block.legend)
         for bar in block.bars:
-            console.print(_bar(bar, order))
+            console.print(_bar(bar, order, max(LEAST_CELLS, min(BAR_CELLS, console.width - INDENT - SAID_COLUMNS))))
         if block.legend:
             console.print(_legend(block.legend, console.width))
         if block.rows:
@@ -76,14 +78,14 @@ def _cell_style(item: str) -> str:
     return f"bright_white on {colour}" if colour in DARK else f"black on {colour}"
 
 
-def _bar(bar: Bar, order: tuple[str, ...]) -> Text:
+def _bar(bar: Bar, order: tuple[str, ...], cells: int) -> Text:
     text = Text("  ") + Text(f"{visible(bar.label):<9} ", style="dim")
     filled = 0
     limit_at = None
     needed = sum(bar.items_bytes[name] for name in ordered(bar.items_bytes))
     if bar.limit_bytes is not None and needed > bar.limit_bytes:
-        limit_at = bar.limit_bytes * BAR_CELLS // needed
-    for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, BAR_CELLS):
+        limit_at = bar.limit_bytes * cells // needed
+    for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, cells):
         letter = "·" if name == "free" else letter_of(name, order)
         style = "dim" if name == "free" else _cell_style(name)
         for _ in range(count):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayzero.cli import screen
 from dayzero.cli.screen import print_screen
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.plan import (
@@ -80,6 +81,14 @@ def test_one_screen(capsys) -> None:
         "4 commands: --launch vllm",
     ):
         assert " ".join(said.split()) in " ".join(text.replace("\u00a0", " ").split()), said
+
+
+def test_a_narrow_terminal_keeps_a_bar_and_its_figures_on_one_line(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(screen, "WIDTH", 80)
+    spec = structure(EXPERTS)
+    lines = shown(explained(made_report(made_plan(Degrees(tp=8, pp=2, ep=16, dp=2), spec))), capsys).splitlines()
+    (fullest,) = [line for line in lines if line.strip().startswith("fullest") and "GB" in line]
+    assert max(map(len, lines)) <= 80 and "60.0 GB of 80.0 GB (75%); ranks 0-15" in fullest and fullest.count("W") >= 8
 
 
 def test_when_nothing_fits_the_nearest_miss_and_its_remedies(capsys) -> None:
