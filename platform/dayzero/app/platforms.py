@@ -18,7 +18,9 @@ from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
 from dayzero.stages.manifests import difference, manifest_of, published_stack
+from dayzero.stages.memory_error import ModelError
 from dayzero.stages.platform_check import examine_profile
+from dayzero.steps.measuring import error_on
 
 INSTALLED_TORCH = "torch"
 """The name that stands for the dispatcher of the torch that is installed here."""
@@ -101,6 +103,14 @@ def record_import(ledger: Ledger, profile: PlatformProfile, manifest: OperatorMa
         return (str(error),)
     ledger.put_manifest(composites, published_stack(replace(composites, version=version)))
     return ()
+
+
+def recorded_memory_error(settings: Settings, slug: str) -> ModelError | None:
+    """How far predicted memory was off in the runs on the platform that the database knows; None: no run was measured."""
+    if not database_exists(settings):
+        return None
+    with control_plane(settings) as plane:
+        return error_on(plane.catalog, plane.ledger, slug)
 
 
 def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack] | None:

@@ -15,6 +15,7 @@ from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
+from dayzero.stages.memory_error import error_words
 from dayzero.stages.probing import summary_of
 
 app = typer.Typer(help="Platforms: their figures with sources, and what they offer.", no_args_is_help=True)
@@ -41,13 +42,14 @@ def show(slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json
     settings = load_settings()
     profile = dayzero.known_platform(settings, slug)
     told = dayzero.recorded_manifest(settings, profile.slug)
+    error = dayzero.recorded_memory_error(settings, profile.slug)
     if json:
         document = {"schema": "dayzero.platform/1", "platform": plain(profile), "figures_digest": profile.figures_digest}
         offered = {"manifest": plain(told[0]), "stack": plain(told[1])} if told else {"manifest": None, "stack": None}
-        print_document(document | offered)
+        print_document(document | offered | {"memory_model_error": plain(error)})
         return
     absent = () if profile.torch_device == "cpu" else tuple(f"nobody publishes {name}" for name in profile.unpublished)
-    notes = (*filter(None, (profile.notes,)), *absent)
+    notes = (*filter(None, (profile.notes,)), *absent, f"error of predicted memory: {error_words(error)}")
     print_table(f"{profile.slug}: {profile.title}", _figures(profile), notes=notes)
     if told is None:
         print_table("what it offers: nobody has told yet", [], notes=(f"dayzero platform import {profile.slug} PACKAGE",))
@@ -204,6 +206,7 @@ def _figures(profile: PlatformProfile) -> list[dict[str, str | int | float | Non
         "devices a node": profile.devices_per_node,
         "network": profile.nic_bytes_per_s,
         "host link": profile.host_link_bytes_per_s,
+        **({"reserve of a device": profile.reserve_bytes} if profile.reserve_bytes else {}),
     }
     rows: list[dict[str, str | int | float | None]] = [
         {

@@ -48,6 +48,8 @@ def _mixer(mixer: Mixer, step: Step, whole: bool) -> int:
     if mixer.kv_lora_rank is None:
         kv_heads = max(1, -(-(mixer.kv_heads or 0) // step.tp)) if mixer.kv_heads else 0
         width += heads * key_width + kv_heads * (key_width + value_width)
+        # A norm of queries and keys reads them as they were before it.
+        width += (heads + kv_heads) * key_width if mixer.qk_norm else 0
     else:
         latents = (mixer.q_lora_rank or 0) + mixer.kv_lora_rank + (mixer.rope_head_dim or 0)
         expanded = heads * (key_width + (key_width + value_width))

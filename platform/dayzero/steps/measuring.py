@@ -4,14 +4,24 @@ from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.observations import MemoryObserved
 from dayzero.domain.reports import StepReport
-from dayzero.domain.runs import Observation, RunEnd
-from dayzero.domain.verdict import Check, worst_of
+from dayzero.domain.runs import Observation, RunEnd, RunOutcome
+from dayzero.domain.verdict import Measurement, worst_of
+from dayzero.errors import BadInputError
+from dayzero.ports.catalog import Catalog
+from dayzero.ports.ledger import Ledger
 from dayzero.stages import judging
-from dayzero.stages.judging_memory import memory_check, predicted_memory
+from dayzero.stages.judging_memory import Predicted, memory_check, predicted_memory
+from dayzero.stages.memory_error import ModelError, memory_error
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import subject_of
 from dayzero.steps.verifying import check_row, evidence_of, key_of, outcome_of, request_for
 from dayzero.steps.weights import agreed_plan, full_structure
+
+
+def error_on(catalog: Catalog, ledger: Ledger, platform: str) -> ModelError | None:
+    """The error of predicted peaks over every measured run on the platform; None where there is none."""
+    here = (adaptation for adaptation in catalog.adaptations() if adaptation.platform == platform)
+    return memory_error(one for adaptation in here for one in ledger.measurements(adaptation.id))
 
 
 def memory_step(bench: Bench, lease: Lease) -> StepReport:
@@ -19,22 +29,32 @@ def memory_step(bench: Bench, lease: Lease) -> StepReport:
     request = request_for(bench, lease, Observation.MEMORY)
     outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
     evidence = evidence_of(bench, lease, request, outcome)
-    plan = agreed_plan(bench, lease).plan
-    if outcome.end is RunEnd.COMPLETED and plan is not None:
-        observed = load(MemoryObserved, outcome.document)
-        weights = tuple(budget.items_bytes.get("weights", 0) for budget in plan.memory)
-        spec, profile = full_structure(bench, lease).noun, subject_of(bench, lease).profile
-        check, measurements = memory_check(
-            observed, predicted_memory(spec, profile, observed, weights), str(request.degrees), evidence
-        )
-        checks: tuple[Check, ...] = (check,)
-        for measurement in measurements:
-            bench.ledger.put_measurement(measurement, lease)
-    else:
+    observed = _read(outcome)
+    measurements: tuple[Measurement, ...] = ()
+    if observed is None:
         checks = judging.judge(request, outcome, load, bench.limits, evidence).checks
         bench.ledger.log(lease, f"memory: {outcome.log_tail[-1000:]}")
+    else:
+        check, measurements = memory_check(observed, _predicted(bench, lease, observed), str(request.degrees), evidence)
+        checks = (check,)
     for check in checks:
         bench.ledger.put_check(check, lease)
+    for measurement in measurements:
+        bench.ledger.put_measurement(measurement, lease)
     worst = worst_of(checks)
     rows = tuple(check_row(check) for check in checks)
     return StepReport("memory", f"{worst.verdict.value}: {worst.reason}", reused, rows, verdict=worst.verdict)
+
+
+def _read(outcome: RunOutcome) -> MemoryObserved | None:
+    """What was observed; None where the run did not complete, or its document is none."""
+    try:
+        return load(MemoryObserved, outcome.document) if outcome.end is RunEnd.COMPLETED else None
+    except BadInputError:
+        return None
+
+
+def _predicted(bench: Bench, lease: Lease, observed: MemoryObserved) -> tuple[Predicted, ...]:
+    plan = agreed_plan(bench, lease).plan
+    weights = tuple(budget.items_bytes.get("weights", 0) for budget in plan.memory) if plan is not None else ()
+    return predicted_memory(full_structure(bench, lease).noun, subject_of(bench, lease).profile, observed, weights)

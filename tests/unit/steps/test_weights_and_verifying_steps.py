@@ -14,7 +14,8 @@ from dayzero.stages.judging import CHECKS_OF
 from dayzero.steps import verifying, weights
 from fakes_bench import FakeTracer, ended, make_bench
 
-OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, Observation.PARALLEL, Observation.GENERATION]
+OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, Observation.PARALLEL, Observation.GENERATION,
+            Observation.MEMORY]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
