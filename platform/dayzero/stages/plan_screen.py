@@ -179,7 +179,20 @@ def _best(report: PlanReport, plan: ParallelPlan) -> Block:
                 "against the chosen": trade_words(one, plan),
             }
         )
-    return Block("The best" if len(rows) > 1 else "The only one", rows=tuple(rows))
+    return Block("The best" if len(rows) > 1 else "The only one", rows=tuple(rows), lines=front_words(report))
+
+
+def front_words(report: PlanReport) -> tuple[str, ...]:
+    """Both ends of the front of speed for one user against throughput a device; () where there is no choice between them."""
+    timed = [(plan.estimates.tpot_s.mid, rate, plan) for plan in report.pareto
+             if plan.estimates.tpot_s is not None and (rate := per_device(plan)) is not None]  # fmt: skip
+    if len(timed) < 2:
+        return ()
+    fastest, widest = min(timed, key=lambda one: one[0]), max(timed, key=lambda one: one[1])
+    ends = [
+        f"{plan.degrees} ({seconds(tpot)} a token, {figures(rate)} tokens/s each)" for tpot, rate, plan in (fastest, widest)
+    ]
+    return (f"of {len(timed)} plans that none beats in both, {ends[0]} is the fastest for one user, {ends[1]} gives most",)
 
 
 def _launch(launch: Launch) -> Block:

@@ -135,6 +135,17 @@ def test_notes_keep_reasons_that_are_their_point(capsys) -> None:
     assert "reserve: nothing (nobody measured it on x)" in text and "routing decides" not in text
 
 
+def test_the_front_is_told_by_its_ends(capsys) -> None:
+    plan = made_plan(Degrees(tp=8), structure(DENSE))
+    faster = replace(made_plan(Degrees(tp=16), structure(DENSE)),
+                     estimates=replace(plan.estimates, tpot_s=Interval(0.004, 0.005, 0.006)))  # fmt: skip
+    text = shown(explained(made_report(plan, pareto=(plan, faster)), DENSE), capsys)
+    said = " ".join(text.split())
+    assert "of 2 plans that none beats in both, tp16 (5.00 ms a token, 75.0 tokens/s each) is the fastest for one user" in said
+    assert "tp8 (20.0 ms a token, 150 tokens/s each) gives most" in said
+    assert "none beats" not in shown(explained(made_report(plan, pareto=(plan,)), DENSE), capsys)
+
+
 def test_names_from_elsewhere_do_not_drive_the_terminal(capsys) -> None:
     spec = structure(DENSE)
     report = made_report(made_plan(Degrees(), spec), findings=(Finding("x", "y", "\x1b[31mred[bold]", Severity.NOTE),))
