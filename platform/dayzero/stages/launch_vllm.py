@@ -53,6 +53,8 @@ def _refusals(asked: Asked, plugin: str | None, seating: Seating) -> Iterator[st
     yield from common_refusals(asked, "vLLM")
     if degrees.etp > 1:
         yield f"vLLM keeps experts whole under expert parallelism: etp {degrees.etp} cannot be asked for"
+    elif degrees.ep > 1 and degrees.ep != degrees.tp * asked.sharing:
+        yield f"vLLM spreads experts over all {degrees.tp * asked.sharing} ranks of a stage, not over ep {degrees.ep}"
     if degrees.cp > 1 and asked.has_experts:
         yield (f"vLLM spreads experts over tp × cp × dp ranks together: experts on tp × dp ranks of cp {degrees.cp} cannot be "
                "asked for")  # fmt: skip

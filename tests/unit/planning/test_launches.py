@@ -202,6 +202,7 @@ def test_redundant_experts() -> None:
     ("degrees", "choices", "workload", "reasons"),
     [
         (Degrees(tp=4, ep=2, etp=4, dp=2), Choices(), SERVING, {"vllm": "keeps experts whole", "sglang": None}),
+        (Degrees(tp=4, ep=2), Choices(), SERVING, {"vllm": "over all 4 ranks", "sglang": "over 4 ranks"}),
         (Degrees(tp=2), Choices(cache_dtype="int8"), SERVING, {"vllm": "has no int8 cache", "sglang": "has no int8 cache"}),
         (Degrees(tp=2), Choices(compressed=True), SERVING, {"vllm": "one byte an element", "sglang": "one byte an element"}),
         (Degrees(pp=2), Choices(virtual_stages=2), SERVING, {"vllm": "no interleaved pipeline", "torchrun": None}),
