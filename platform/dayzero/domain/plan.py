@@ -146,6 +146,25 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillPool:
+    """Devices that serve prefill alone, beside those of the plan, which then decode alone: instances of these degrees, the
+    chunk that they take, requests/s of all of them, and the fullest rank. `transfer_s` is what a prompt's cache takes to reach
+    its decoder."""
+
+    degrees: Degrees
+    instances: int
+    chunk_tokens: int | None
+    requests_per_s: float
+    transfer_s: float
+    memory: MemoryBudget
+
+    @property
+    def devices(self) -> int:
+        """Devices of the pool."""
+        return self.instances * self.degrees.world
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelPlan:
     """A plan that fits: degrees, each rank's memory, layers by pipeline stage, estimates, and the rungs that lead to it."""
 
@@ -159,6 +178,7 @@ class ParallelPlan:
     placement: tuple[Placement, ...] = ()
     warnings: tuple[str, ...] = ()
     rungs: tuple[Rung, ...] = ()
+    prefill: PrefillPool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +187,8 @@ class PlanReport:
 
     `rejected` keeps a few plans of each family, `families` counts them all; with the `fitting` ones they are all
     `candidates`. Of very many, those that rank behind enough plans that fit are counted as outranked. `pareto` is the front of
-    throughput a device against speed for one user; `nearest` is there when nothing fits.
+    throughput a device against speed for one user; `nearest` is there when nothing fits. `apart` is the best plan found with
+    prefill and decode on devices of their own, where there is one (`plan` serves both together).
     """
 
     platform: str
@@ -181,3 +202,4 @@ class PlanReport:
     pareto: tuple[ParallelPlan, ...] = ()
     nearest: NearestMiss | None = None
     fitting: int = 0
+    apart: ParallelPlan | None = None

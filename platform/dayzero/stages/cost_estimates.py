@@ -45,6 +45,11 @@ class Estimator:
         return self._by_bound.get("likely")
 
     @property
+    def bounds(self) -> Mapping[str, ServingCost]:
+        """The estimates at each bound of the efficiencies; empty when a figure is missing."""
+        return self._by_bound
+
+    @property
     def training(self) -> TrainingCost | None:
         """The estimate of training plans; None when a figure is missing, or nothing is trained."""
         return self._training.get("likely")

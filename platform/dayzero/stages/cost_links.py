@@ -74,6 +74,12 @@ class Network:
         self._calls: dict[tuple[int, int], float] = {}
         self._hops: dict[tuple[int, int], tuple[Hop, ...] | None] = {}
 
+    @property
+    def slowest_bytes_per_s(self) -> float | None:
+        """The slowest link that is stated; None when none is, or the outermost one is not."""
+        known = [link.bytes_per_s for link in self._links if link is not None]
+        return min(known) if known and self._links[-1] is not None else None
+
     def hops(self, size: int, stride: int) -> tuple[Hop, ...] | None:
         """The levels that a group passes, the innermost first; None when one of them is unknown."""
         key = (size, stride)

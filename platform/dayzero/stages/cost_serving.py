@@ -153,6 +153,10 @@ class ServingCost:
             low, high = (low, middle) if keeps_up(middle) else (middle, high)
         return high
 
+    def slowest_s(self, degrees: Degrees, choices: Choices, load: Load) -> float | None:
+        """Seconds of one step on the slowest stage, with its hop to the next."""
+        return self._slowest(degrees, choices, load, self.cache_bytes(choices))
+
     def _slowest(self, degrees: Degrees, choices: Choices, load: Load, cache: int) -> float | None:
         times = self.steps.layer_s(degrees, load, cache, choices.compressed)
         if times is None:

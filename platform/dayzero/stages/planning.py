@@ -1,6 +1,7 @@
 """Planning: every division of the model over the devices is judged, the best is taken, every refusal keeps its reason."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -18,6 +19,7 @@ from dayzero.stages.layout_constraints import Limits
 from dayzero.stages.planning_choices import choice_findings, choices_for
 from dayzero.stages.planning_fewest import fewest_devices
 from dayzero.stages.planning_nearest import nearest_miss
+from dayzero.stages.planning_pools import apart_estimates, best_apart
 from dayzero.stages.planning_ranking import Candidate, pareto_front
 from dayzero.stages.planning_ranks import RankMemory
 from dayzero.stages.planning_request import MAX_DEVICES, check_request
@@ -79,6 +81,7 @@ def plan_for(
         pareto=tuple(front),
         nearest=None if plans else nearest_miss(search, space, found),
         fitting=len(found.fitting),
+        apart=_apart(search, found, devices) if fixed is None and plans else None,
     )
 
 
@@ -121,6 +124,17 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
         choices=candidate.choices,
         warnings=tuple(f"{assumed.field}: {assumed.value} ({assumed.why})" for assumed in memory.spec.assumptions),
     )
+
+
+def _apart(search: Search, found: Found, devices: int) -> ParallelPlan | None:
+    """The best plan with prefill and decode on devices of their own."""
+    best = best_apart(search, search.possible, devices)
+    if best is None:
+        return None
+    both = _plan(search, best.candidate, found)
+    memory = search.memory.budgets(best.candidate.degrees, best.candidate.choices, best.served.sequences)
+    estimates = apart_estimates(search.estimator, best)
+    return replace(both, prefill=best.pool, estimates=estimates, binds=None, memory=memory)
 
 
 def _ladder(search: Search, candidate: Candidate, found: Found) -> tuple[Degrees, ...]:

@@ -82,6 +82,7 @@ class Search:
         self.memory, self.estimator, self.profile, self.workload = memory, estimator, profile, workload
         self.refusals = refusals
         self.found = Found()
+        self.possible: list[Candidate] = []
         self._fits: dict[tuple[Degrees, Choices], MemoryBudget | None] = {}
 
     def run(
@@ -102,6 +103,7 @@ class Search:
                     if candidate is not None:
                         possible.append(candidate)
         possible.sort(key=self._key)
+        self.possible = possible
         self._take(possible, wanted, first_only)
         return self.found
 
