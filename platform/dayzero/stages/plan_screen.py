@@ -1,11 +1,12 @@
 """One screen about a plan: what was chosen, what it needs, how fast it is, where it sits, and why nothing else was taken."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Severity
 from dayzero.domain.launch import Launch
-from dayzero.domain.plan import Interval, ParallelPlan, PlanReport, Rung
+from dayzero.domain.plan import Estimates, Interval, ParallelPlan, PlanReport, Rung
+from dayzero.domain.planning import Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Block, Cell
 from dayzero.stages.launch_figures import fullest
@@ -74,60 +75,40 @@ def _head(report: PlanReport, spec: ModelSpec, profile: PlatformProfile, model: 
 
 def speed_block(report: PlanReport, plan: ParallelPlan) -> Block:
     """The estimates with their intervals and grade, what binds, and the terms that make them up."""
-    estimates, workload = plan.estimates, report.workload
-    rows: list[Mapping[str, Cell]] = []
+    estimates = plan.estimates
+    rows = (*_times(estimates, report.workload), *_rates(plan))
+    lines = [line for phase in ("prefill", "decode", "train") if (line := term_words(estimates.terms, phase)) is not None]
+    if plan.binds is not None:
+        lines.insert(0, f"what binds: {RESOURCES.get(plan.binds, plan.binds)}")
+    if not rows:
+        missing = "; ".join(one.message for one in report.findings if one.code.startswith("estimate."))
+        lines.append(f"not estimated: {missing or 'a figure of the platform is missing'}")
+    return Block("Speed", rows=rows, lines=tuple(lines))
+
+
+def _times(estimates: Estimates, workload: Workload) -> Iterator[Mapping[str, Cell]]:
     for name, interval, phase, asked in (
         ("time to first token", estimates.ttft_s, "prefill", workload.ttft_s),
         ("time per output token", estimates.tpot_s, "decode", workload.tpot_s),
         ("training step", estimates.step_s, "train", None),
     ):
         if interval is not None:
-            terms = tuple(term for term in estimates.terms if term.phase == phase)
-            rows.append(
-                {
-                    "estimate": name,
-                    **_bounds(interval),
-                    "asked": None if asked is None else f"≤ {seconds(asked)}",
-                    "known": grade_of(terms),
-                }
-            )
-    rate = estimates.throughput_tokens_per_s
+            known = grade_of(tuple(term for term in estimates.terms if term.phase == phase))
+            target = None if asked is None else f"≤ {seconds(asked)}"
+            yield {"estimate": name, **_bounds(interval, seconds), "asked": target, "known": known}
+
+
+def _rates(plan: ParallelPlan) -> Iterator[Mapping[str, Cell]]:
+    rate, known = plan.estimates.throughput_tokens_per_s, grade_of(plan.estimates.terms)
     if rate is not None:
-        each = [figures(bound / plan.degrees.world) for bound in (rate.low, rate.mid, rate.high)]
-        rows.append(
-            {
-                "estimate": "tokens/s of all devices",
-                "low": figures(rate.low),
-                "middle": figures(rate.mid),
-                "high": figures(rate.high),
-                "known": grade_of(estimates.terms),
-            }
-        )
-        rows.append(
-            {
-                "estimate": "tokens/s a device",
-                "low": each[0],
-                "middle": each[1],
-                "high": each[2],
-                "known": grade_of(estimates.terms),
-            }
-        )
-    lines = [line for phase in ("prefill", "decode", "train") if (line := term_words(estimates.terms, phase)) is not None]
-    if plan.binds is not None:
-        lines.insert(0, f"what binds: {RESOURCES.get(plan.binds, plan.binds)}")
-    if not rows:
-        lines.append(
-            "not estimated: "
-            + (
-                "; ".join(one.message for one in report.findings if one.code.startswith("estimate."))
-                or "a figure of the platform is missing"
-            )
-        )
-    return Block("Speed", rows=tuple(rows), lines=tuple(lines))
+        yield {"estimate": "tokens/s of all devices", **_bounds(rate, figures), "known": known}
+        world = plan.degrees.world
+        each = Interval(rate.low / world, rate.mid / world, rate.high / world)
+        yield {"estimate": "tokens/s a device", **_bounds(each, figures), "known": known}
 
 
-def _bounds(interval: Interval) -> dict[str, Cell]:
-    return {"low": seconds(interval.low), "middle": seconds(interval.mid), "high": seconds(interval.high)}
+def _bounds(interval: Interval, said: Callable[[float], str]) -> dict[str, Cell]:
+    return {"low": said(interval.low), "middle": said(interval.mid), "high": said(interval.high)}
 
 
 def _placement(report: PlanReport, plan: ParallelPlan, profile: PlatformProfile) -> Block:
