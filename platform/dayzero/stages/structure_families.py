@@ -27,8 +27,8 @@ class Family:
     layout_partition). `named`: published checkpoints name tensors as parameters_* does, though sharding is not proven.
     `drafts`: multi-token-prediction layers hold copies of embeddings and head (copies) or use the model's own (shared).
     `layer_inputs`: a second embedding has a slice for each layer. `widening`: how many times the hidden size a feed-forward
-    is wide where configurations do not say. `derived`: sharding rules follow from the structure, but no parallel run has proven
-    them: plans are made by them, ranks are not run.
+    is wide where configurations do not say. `derived`: sharding rules follow from the structure or from
+    another family's; unless `sharded` says that parallel runs have proven them too, plans are made by them, ranks are not run.
     """
 
     name: str
@@ -65,8 +65,8 @@ class Family:
 
     @property
     def names_known(self) -> bool:
-        """Whether published checkpoints name tensors as parameters_* does; where sharding is proven they do."""
-        return self.sharded or self.named
+        """Whether published checkpoints name tensors as parameters_* does; families that are only like another may not."""
+        return self.named or (self.sharded and not self.derived)
 
 
 _LLAMA = Family("llama", sharded=True)
@@ -101,7 +101,7 @@ _ALL = (
     _DEEPSEEK_V2,
     _DEEPSEEK_V3,
     replace(_DEEPSEEK_V3, name="kimi_k2"),
-    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, sharded=False, derived=True, named=True),
+    replace(_DEEPSEEK_V3, name="deepseek_v32", indexed=True, named=True),
     replace(_DEEPSEEK_V3, name="glm_moe_dsa", indexed=True, sharded=False, derived=True, named=True),
     Family("deepseek_v4", attention="compressed", experts="all", correction_bias=True, sinks=True, scoring="sqrtsoftplus",
            activation="silu", derived=True),
@@ -119,7 +119,7 @@ _ALL = (
             sharded=False, derived=True),
     Family("minimax", recurrent="lightning", layout="flags", experts="mixtral", block="block_sparse_moe", prefix="self_attn",
            scoring="softmax", qkv_bias=False, output_bias=False, derived=True),
-    Family("olmoe", qk_norm="full", experts="all", scoring="softmax", derived=True),
+    Family("olmoe", qk_norm="full", experts="all", scoring="softmax", derived=True, sharded=True),
     Family("llama4_text", qkv_bias=None, window="chunked", experts="interleaved", block="feed_forward", scoring="sigmoid",
            derived=True),
     Family("nemotron_h", recurrent="mamba2", layout="blocks", norms=("norm",), experts="blocks", prefix="mixer", gated=False,
@@ -142,9 +142,14 @@ _ALL = (
 )  # fmt: skip
 
 
+_RUN = frozenset({"cwm", "ernie4_5", "exaone4", "glm4_moe_lite", "granite", "ministral3", "olmo2", "seed_oss", "smollm3"})
+"""Families like another whose rules parallel runs have proven."""
+
+
 def _like(family: Family, *names: str, **differing: Any) -> tuple[Family, ...]:
     """Families of the same structure as another: their sharding follows from it, their tensor names nobody has proven."""
-    return tuple(replace(family, name=name, sharded=False, derived=True, drafts=None, **differing) for name in names)
+    alike = replace(family, derived=True, drafts=None, **differing)
+    return tuple(replace(alike, name=name, sharded=name in _RUN) for name in names)
 
 
 _ALIKE = (

@@ -39,8 +39,10 @@ SPARSE = {"index_n_heads": 2, "index_head_dim": 8, "index_topk": 64}
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {}, "mistral": {}, "qwen2": {}, "qwen3": {}, "gemma": {}, "gemma2": {}, "gemma3_text": {}, "mixtral": LOCAL,
     "qwen2_moe": {**EXPERTS, "shared_expert_intermediate_size": 24}, "qwen3_moe": EXPERTS,
-    "deepseek_v2": LATENT, "deepseek_v3": LATENT, "gpt_oss": LOCAL, "minimax_m2": LOCAL,
-    "glm4_moe": {**EXPERTS, "n_routed_experts": 8, "use_qk_norm": True},
+    "deepseek_v2": LATENT, "deepseek_v3": LATENT, "deepseek_v32": {**LATENT, **SPARSE}, "gpt_oss": LOCAL, "minimax_m2": LOCAL,
+    "glm4_moe": {**EXPERTS, "n_routed_experts": 8, "use_qk_norm": True}, "glm4_moe_lite": LATENT,
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2}, "olmo2": {}, "granite": {}, "smollm3": {}, "seed_oss": {},
+    "ernie4_5": {}, "cwm": {}, "ministral3": {}, "exaone4": {},
 }  # fmt: skip
 SAME_AS = {"kimi_k2": "deepseek_v3", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe", "kimi_k25": "deepseek_v3"}
 """Language models that are another one's under a name of their own."""
@@ -111,8 +113,8 @@ def test_rules_that_nobody_has_proven_are_not_run(runner: SubprocessRunner, tmp_
     model = save("llama", tmp_path / "model")
     shard_model(model, tmp_path / "shards", Degrees(tp=2))
     config = model / "config.json"
-    config.write_text(config.read_text().replace('"llama"', '"seed_oss"'))
+    config.write_text(config.read_text().replace('"llama"', '"internlm3"'))
     request = RunRequest(Observation.PARALLEL, "cpu", str(model), str(tmp_path / "shards"), Degrees(tp=2))
     outcome = runner.run(request, LIMITS)
     assert outcome.end is not RunEnd.COMPLETED
-    assert "the sharding rules of seed_oss are derived from its structure" in outcome.reason + outcome.log_tail
+    assert "the sharding rules of internlm3 are derived from its structure" in outcome.reason + outcome.log_tail
