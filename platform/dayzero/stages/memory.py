@@ -26,7 +26,7 @@ from dayzero.stages.memory_library import library_excess
 from dayzero.stages.memory_links import link_bytes
 from dayzero.stages.memory_mixers import mixer_bytes
 from dayzero.stages.memory_parameters import TrainedParameters
-from dayzero.stages.memory_state import cache_dtype_of, cache_shape, sequence_bytes
+from dayzero.stages.memory_state import cache_dtype_of, cache_shape, hybrid_pages, sequence_bytes
 from dayzero.stages.memory_step import ENGINE, LIBRARY, Execution, Step, sequences_of, step_of
 from dayzero.stages.memory_training import gather_bytes, micro_batches_of, replicas_of, state_items
 from dayzero.stages.state import cache_element_bytes
@@ -154,7 +154,8 @@ class MemoryModel:
 
     def _state(self, degrees: Degrees, choices: Choices, stage: int) -> dict[str, int]:
         counted, sequences = self._counted(degrees, stage), sequences_of(self.workload, degrees)
-        shape = cache_shape(self.workload.context_tokens, degrees, choices, cache_dtype_of(self.spec))
+        plain = cache_shape(self.workload.context_tokens, degrees, choices, cache_dtype_of(self.spec))
+        shape = hybrid_pages(self.kinds, plain)
         whole = sequences * self._sum(counted, "state", lambda layer: sequence_bytes(layer, shape), shape)
         if not choices.cache_on_host:
             return {"state": whole}

@@ -16,6 +16,7 @@ from dayzero.domain.platforms import Figure, FigureStatus, PlatformProfile
 from dayzero.errors import BadInputError
 from dayzero.stages.layout import group_tensors, weight_bytes_by_rank, weight_shares
 from dayzero.stages.memory import MemoryModel, budgets_of
+from dayzero.stages.memory_state import CacheShape, hybrid_pages
 from dayzero.stages.memory_step import CAPACITY, EAGER, LIBRARY
 from dayzero.stages.structure import read_spec
 from dayzero.stages.training_state import training_state_of
@@ -39,6 +40,26 @@ def test_pages_are_whole_and_a_window_may_touch_one_more() -> None:
     assert items(spec, Workload(context_tokens=100))["state"] == 16 * token
     assert items(spec, Workload(context_tokens=100), choices=Choices(page_tokens=16))["state"] == 32 * token
     assert items(spec, Workload(context_tokens=9), choices=Choices(page_tokens=4))["state"] == 12 * token
+
+
+def test_hybrids_pad_recurrent_state_to_a_page_of_attention() -> None:
+    spec = spec_of("Qwen/Qwen3-Next-80B-A3B-Instruct")
+    kinds = tuple(dict.fromkeys(replace(layer, index=0) for layer in spec.layers))
+    small = [
+        replace(layer, mixer=replace(layer.mixer, recurrence=replace(layer.mixer.recurrence, state_dtype="bfloat16")))
+        if layer.mixer is not None and layer.mixer.recurrence is not None
+        else layer
+        for layer in kinds
+    ]
+    shape = hybrid_pages(small, CacheShape(4096, 1, 1, 16, 2))
+    # 544 tokens a page is what vLLM takes for this model (vllm-project/vllm#32492); it pads by 1.49 % then.
+    state = 32 * 128 * 128 * 2 + 3 * 8192 * 2
+    assert shape.page_tokens == 544 and round(shape.unit_bytes / state - 1, 4) == 0.0149
+    # In float32 it is nearly twice as long; 36 layers keep one such page each, 12 keep whole pages of tokens.
+    page = -(-(2 * state - 3 * 8192 * 2) // (16 * 2048)) * 16
+    found = items(spec, Workload(context_tokens=4096), choices=Choices(page_tokens=16))["state"]
+    assert found == 36 * page * 2048 + 12 * -(-4096 // page) * page * 2048
+    assert hybrid_pages(kinds, CacheShape(4096, 1, 1, 1, 2)).unit_bytes == 0
 
 
 def test_a_cache_of_a_byte_an_element_takes_half() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from dayzero.adapters.runners.process_memory import own_peak_bytes, resident_bytes
+from dayzero.adapters.runners.process_memory import PAGE_BYTES, own_peak_bytes, resident_bytes
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 HIGH_WATER = "5"
@@ -63,6 +63,14 @@ def storage_bytes(tensors: Iterable[Any]) -> int:
 def held_bytes(module: Any) -> int:
     """Bytes of a module's parameters and buffers, tied ones once."""
     return storage_bytes([*module.parameters(), *module.buffers()])
+
+
+def touch(module: Any) -> None:
+    """Read a byte of every page of a module's parameters: a file that is mapped lies in memory only once it is read, and a
+    table of embeddings is never read whole by one text."""
+    for parameter in module.parameters():
+        flat = parameter.detach().reshape(-1)
+        flat[:: max(1, PAGE_BYTES // flat.element_size())].sum()
 
 
 def cache_of(output: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name
-from dayzero.adapters.runners.measuring import Peak, cache_of, cached_tensors, held_bytes, storage_bytes
+from dayzero.adapters.runners.measuring import Peak, cache_of, cached_tensors, held_bytes, storage_bytes, touch
 from dayzero.adapters.runners.observe_parallel import RANK_TIMEOUT_S, run_ranks, shards_of
 from dayzero.adapters.runners.placing import device_for, peak_bytes, placed
 from dayzero.adapters.runners.rank_task import RankTask
@@ -54,6 +54,7 @@ def _alone(request: RunRequest, folder: Path, dtype: str, ids: torch.Tensor, new
     install(request.bridges, device)
     peak = Peak()
     model = loading.load_model(folder, loading.DTYPES[dtype], ATTENTION, EXPERTS).to(device)
+    touch(model)
     loaded = peak.bytes()
     peak.restart()
     state = prefill_and_decode(model, placed(ids, device), new_tokens)

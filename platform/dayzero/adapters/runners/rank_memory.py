@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from dayzero.adapters.runners import loading
-from dayzero.adapters.runners.measuring import Peak, cache_of, cached_tensors, held_bytes, storage_bytes
+from dayzero.adapters.runners.measuring import Peak, cache_of, cached_tensors, held_bytes, storage_bytes, touch
 from dayzero.adapters.runners.placing import HOST, peak_bytes
 from dayzero.adapters.runners.rank_groups import Groups
 from dayzero.adapters.runners.rank_model import RankModel
@@ -18,6 +18,7 @@ def decode(ranked: RankModel, groups: Groups, task: RankTask, peak: Peak) -> Ran
     """The rank's memory in one sequence; stages of a pipeline run one after the other."""
     ids = torch.tensor([task.tokens])
     device = next(ranked.model.parameters()).device
+    touch(ranked.model)
     loaded = peak.bytes()
     peak.restart()
     cache: dict[str, Any] = {}
