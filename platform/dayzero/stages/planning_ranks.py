@@ -13,6 +13,7 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.layout_partition import coordinates_of, stage_layers
 from dayzero.stages.layout_shares import StageWeights, weight_table
 from dayzero.stages.memory import MemoryModel
+from dayzero.stages.memory_state import CacheShape, cache_shape, sequence_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class RankMemory:
         self._layers: dict[tuple[int, int, int], _LayerWeights | None] = {}
         self._models: dict[int, MemoryModel] = {}
         self._distinct: dict[int, tuple[int, ...]] = {}
+        self._states: dict[tuple[int, CacheShape], int] = {}
+        self._counts: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         found: dict[tuple[object, object], int] = {}
         self.kinds = tuple(found.setdefault((layer.mixers, layer.feed_forward), len(found)) for layer in spec.layers)
 
@@ -72,14 +75,41 @@ class RankMemory:
     def fullest(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> MemoryBudget:
         """The rank that needs most (`sequences`: on each replica, where not the workload's); UncuttableError."""
         model = self.model(degrees, sequences)
-        best: MemoryBudget | None = None
+        most, where = -1, (0, 0)
+        kept: Mapping[str, int] = {}
         for stage, owner, size in self._most(degrees):
             items = model.rank_items(degrees, choices, stage, size)
-            budget = MemoryBudget(_rank_of(stage, owner, degrees), items, self.limit_of(degrees))
-            if best is None or budget.total_bytes > best.total_bytes:
-                best = budget
-        assert best is not None
-        return best
+            total = sum([size for name, size in items.items() if name[:5] != "host_"])
+            if total > most:
+                most, where, kept = total, (stage, owner), items
+        return MemoryBudget(_rank_of(*where, degrees), kept, self.limit_of(degrees))
+
+    def short_at_least(self, degrees: Degrees, choices: Choices, sequences: int) -> int:
+        """By how much weights and state of so many sequences a replica exceed a rank's memory (0: they do not); more items come
+        on top. UncuttableError."""
+        limit = self.limit_of(degrees)
+        if limit is None or self.workload.training is not None or choices.cache_on_host or choices.experts_on_host:
+            return 0
+        shape = cache_shape(self.workload.context_tokens, degrees, choices, self.spec.state.dtype)
+        most = 0
+        for stage, _, size in self._most(degrees):
+            state = sum(count * self._state_bytes(kind, shape) for kind, count in self._held(degrees.pp, stage))
+            most = max(most, size + sequences * state)
+        return max(0, most - limit)
+
+    def _state_bytes(self, kind: int, shape: CacheShape) -> int:
+        key = (kind, shape)
+        if key not in self._states:
+            self._states[key] = sequence_bytes(self.spec.layers[self.kinds.index(kind)], shape)
+        return self._states[key]
+
+    def _held(self, pp: int, stage: int) -> tuple[tuple[int, int], ...]:
+        """The kinds of layers of a stage, and how many of each."""
+        key = (pp, stage)
+        if key not in self._counts:
+            first, last = stage_layers(len(self.kinds), pp)[stage]
+            self._counts[key] = tuple(Counter(self.kinds[first:last]).items())
+        return self._counts[key]
 
     def budgets(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> tuple[MemoryBudget, ...]:
         """One budget for every rank of the plan."""
@@ -144,11 +174,18 @@ class RankMemory:
         """One of each kind of stage: the first and last ones, and others with other layers."""
         if pp not in self._distinct:
             kinds = self.kinds
-            found: dict[object, int] = {}
+            found: dict[object, tuple[int, object, Counter[int]]] = {}
             for stage, (first, last) in enumerate(stage_layers(len(kinds), pp)):
-                training = stage if self.workload.training is not None else 0
-                found.setdefault((stage == 0, stage == pp - 1, training, *sorted(Counter(kinds[first:last]).items())), stage)
-            self._distinct[pp] = tuple(found.values())
+                place = (stage == 0, stage == pp - 1, stage if self.workload.training is not None else 0)
+                held = Counter(kinds[first:last])
+                found.setdefault((place, *sorted(held.items())), (stage, place, held))
+            # Of stages in the same place, one with at least as many layers of every kind needs at least as much.
+            all_stages = tuple(found.values())
+            self._distinct[pp] = tuple(
+                stage
+                for stage, place, held in all_stages
+                if not any(other != stage and its == place and held <= more and held != more for other, its, more in all_stages)
+            )
         return self._distinct[pp]
 
 

@@ -19,6 +19,8 @@ from dayzero.stages.planning_ranks import RankMemory
 
 ALL_JUDGED = 3000
 KEPT_OF_A_FAMILY = 5
+EXACTLY_SHORT = 64
+"""So many plans that are short of memory are worked out item by item before weights and state alone may refuse others."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,15 @@ class Refusals:
             kept.append(rejection)
         if family not in self._nearest or distance < self._nearest[family][0]:
             self._nearest[family] = (distance, rejection)
+
+    def nearest_of(self, family: str) -> float:
+        """How near the nearest of a family came."""
+        return self._nearest[family][0] if family in self._nearest else float("inf")
+
+    def wants(self, family: str, distance: float) -> bool:
+        """Whether a refusal would be kept: one of the first of its family, or the nearest."""
+        few = len(self._families.get(family, ())) < self.kept_of_a_family
+        return few or distance < self.nearest_of(family)
 
     def more(self, family: str, count: int) -> None:
         """So many more of a family, of which others are kept."""
@@ -200,6 +211,8 @@ class Search:
 
     def _fitting(self, candidate: Candidate) -> MemoryBudget | None:
         try:
+            if self._clearly_short(candidate):
+                return None
             fullest = self.memory.fullest(candidate.degrees, candidate.choices, self._sequences(candidate))
         except UncuttableError as error:
             self.refusals.add(Rejection(candidate.degrees, error.family, error.reason, error.numbers), candidate.degrees.tp)
@@ -208,8 +221,25 @@ class Search:
             return fullest
         short = fullest.total_bytes - fullest.limit_bytes
         self.found.short.append((short, candidate, fullest))
-        self.refusals.add(short_of_memory(candidate.degrees, fullest, fullest.limit_bytes), short)
+        if self.refusals.wants("memory", short):
+            self.refusals.add(short_of_memory(candidate.degrees, fullest, fullest.limit_bytes), short)
+        else:
+            self.refusals.more("memory", 1)
         return None
+
+    def _clearly_short(self, candidate: Candidate) -> bool:
+        """Whether weights and state alone leave no room, once enough others were worked out item by item (the refusal is
+        counted)."""
+        if len(self.found.short) < EXACTLY_SHORT:
+            return False
+        served = candidate.served
+        sequences = served.sequences if served is not None else -(-self.workload.concurrency // candidate.degrees.dp)
+        short = self.memory.short_at_least(candidate.degrees, candidate.choices, sequences)
+        # A plan that is shorter by these than another by everything is no nearer miss.
+        if not short or short < self.refusals.nearest_of("memory"):
+            return False
+        self.refusals.more("memory", 1)
+        return True
 
     def _sequences(self, candidate: Candidate) -> int | None:
         return candidate.served.sequences if candidate.served is not None and self.workload.rate_per_s is not None else None
