@@ -170,6 +170,8 @@ def _topology(profile: PlatformProfile, places: tuple[Placement, ...]) -> list[s
 
 def outside(spread: Spread, profile: PlatformProfile) -> str:
     """What joins a group that no link domain holds: the network between nodes."""
+    if profile.torch_device == "cpu":
+        return "the host's own memory"
     nic = profile.nic_bytes_per_s
     speed = "bandwidth not known" if nic is None else f"{nic.value / 1e9:,.0f} GB/s a device"
     return f"the network between {spread.nodes} nodes ({speed})" if spread.nodes > 1 else "links that the profile does not know"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayzero.domain.planning import Degrees
 from dayzero.stages.layout_partition import coordinates_of
-from dayzero.stages.placement import groups_of, place, placement_warnings, position_of, ranges, spreads
+from dayzero.stages.placement import groups_of, outside, place, placement_warnings, position_of, ranges, spreads
 from plans import cluster, shipped
 
 
@@ -76,6 +76,12 @@ def test_deepseek_on_two_nodes() -> None:
     assert found["tp"].domain is not None and found["tp"].domain.devices == 8 and found["tp"].left is None
     assert found["ep"].domain is None and found["ep"].nodes == 2
     assert placement_warnings(degrees, shipped("h200"), place(degrees, shipped("h200"))) == ()
+
+
+def test_processes_of_a_host_talk_through_its_memory() -> None:
+    (spread,) = spreads(Degrees(tp=2), shipped("cpu"))
+    assert spread.nodes == 1 and outside(spread, shipped("cpu")) == "the host's own memory"
+    assert placement_warnings(Degrees(tp=2), shipped("cpu"), place(Degrees(tp=2), shipped("cpu"))) == ()
 
 
 def test_replicas_talk_in_training_alone() -> None:
