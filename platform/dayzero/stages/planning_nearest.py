@@ -15,6 +15,8 @@ from dayzero.stages.state import cache_element_bytes
 from dayzero.stages.weights_prediction import ELEMENT_BYTES
 
 _MOST_DEVICES = 4096
+_LOOKED_AT = 2000
+"""Plans that miss a target whose memory is worked out, the fastest first, to find one that has room."""
 
 
 def nearest_miss(search: Search, space: Space, found: Found) -> NearestMiss | None:
@@ -25,17 +27,33 @@ def nearest_miss(search: Search, space: Space, found: Found) -> NearestMiss | No
         item = max(budget.items_bytes, key=lambda name: budget.items_bytes[name])
         remedies = sorted(_for_memory(search, space, candidate, budget, short), key=lambda remedy: -(remedy.gain_bytes or 0))
         return NearestMiss(candidate.degrees, candidate.choices, budget, short, item, tuple(remedies))
-    if not found.slow:
+    slow = _least_slow(search, found)
+    if slow is None:
         return None
-    _, candidate = min(found.slow, key=lambda miss: miss[0])
-    try:
-        budget = search.memory.fullest(candidate.degrees, candidate.choices)
-    except UncuttableError:
-        return None
-    workload = search.workload
-    item = "rate" if candidate.served is None else "tpot" if _late(candidate, workload.tpot_s) else "ttft"
+    candidate, budget = slow
+    item = "rate" if candidate.served is None else "tpot" if _late(candidate, search.workload.tpot_s) else "ttft"
+    if _short(budget):
+        item = max(budget.items_bytes, key=lambda name: budget.items_bytes[name])
     remedies = sorted(_for_time(search, candidate), key=lambda remedy: -(remedy.gain_s or 0.0))
-    return NearestMiss(candidate.degrees, candidate.choices, budget, 0, item, tuple(remedies))
+    return NearestMiss(candidate.degrees, candidate.choices, budget, _short(budget), item, tuple(remedies))
+
+
+def _least_slow(search: Search, found: Found) -> tuple[Candidate, MemoryBudget] | None:
+    """The candidate that misses its targets by the least and has room, or the first of all where none of many has."""
+    first = None
+    for _, candidate in sorted(found.slow, key=lambda miss: miss[0])[:_LOOKED_AT]:
+        try:
+            budget = search.memory.fullest(candidate.degrees, candidate.choices)
+        except UncuttableError:
+            continue
+        if not _short(budget):
+            return candidate, budget
+        first = first or (candidate, budget)
+    return first
+
+
+def _short(budget: MemoryBudget) -> int:
+    return 0 if budget.limit_bytes is None else max(0, budget.total_bytes - budget.limit_bytes)
 
 
 def _late(candidate: Candidate, target: float | None) -> bool:

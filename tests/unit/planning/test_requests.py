@@ -135,6 +135,16 @@ def test_half_the_memory_of_a_full_plan_has_a_nearest_miss() -> None:
     assert any(remedy.enough for remedy in half.nearest.remedies)
 
 
+def test_a_target_that_nobody_meets_names_a_plan_that_has_room() -> None:
+    model = spec("meta-llama/Meta-Llama-3.1-405B")
+    workload = Workload(context_tokens=4096, concurrency=8, tpot_s=1e-5, objective=Objective.THROUGHPUT)
+    report = plan_for(model, None, PROFILES["h200"], workload, devices=16, memory_limit_bytes=None)
+    assert report.plan is None and report.nearest is not None
+    assert (report.nearest.item, report.nearest.short_bytes) == ("tpot", 0)
+    limit = report.nearest.budget.limit_bytes
+    assert limit is not None and report.nearest.budget.total_bytes <= limit
+
+
 def test_pools_apart_fill_no_more_than_the_devices_and_keep_up_with_each_other() -> None:
     workload = Workload(context_tokens=5000, output_tokens=1000, concurrency=256, objective=Objective.THROUGHPUT)
     report = plan_for(
