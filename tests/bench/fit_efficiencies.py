@@ -1,6 +1,8 @@
 """Fits the assumed efficiencies to a peer's measured kernels, on models that no comparison is made with.
 
-PYTHONPATH=tests python tests/bench/fit_efficiencies.py ROWS.jsonl      (rows: peer_aiconfigurator.py estimate, for the models of FITTED)
+PYTHONPATH=tests python tests/bench/fit_efficiencies.py ROWS.jsonl
+
+ROWS.jsonl holds what `peer_aiconfigurator.py estimate` prints for the models of FITTED.
 
 Coordinate descent on the mean absolute logarithm of our throughput over the peer's, each point counted for at most 1.5 (a
 configuration that one of the two planners implements otherwise should not bend all the rest).

@@ -30,6 +30,7 @@ __all__ = ["ALTERNATIVES", "MAX_DEVICES", "plan_for"]
 
 ALTERNATIVES = 5
 _PARETO = 12
+_FRONT_ROUNDS = 40
 
 
 def plan_for(
@@ -111,7 +112,7 @@ def _structural(
 def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
     """The whole plan of a candidate that fits: each rank's memory, estimates with intervals, ladder."""
     memory, degrees = search.memory, candidate.degrees
-    sequences = candidate.served.sequences if candidate.served is not None and search.workload.rate_per_s is not None else None
+    sequences = search.sequences_of(candidate)
     estimates, binds = search.estimator.estimates(degrees, candidate.choices)
     layers = len(memory.spec.layers)
     return ParallelPlan(
@@ -165,10 +166,26 @@ def _axes(degrees: Degrees) -> tuple[int, int, int]:
 
 
 def _front(search: Search, found: Found) -> list[Candidate]:
-    """The Pareto front of the plans that fit, at most a dozen, both ends among them."""
-    front = pareto_front((candidate for candidate, _ in found.fitting), search.profile)
+    """The Pareto front of the plans that fit, at most a dozen, both ends among them.
+
+    Of very many candidates those that ranked behind are asked whether they have room only when they lie on the front.
+    """
+    judged = {(candidate.degrees, candidate.choices) for candidate, _ in found.fitting}
+    left = [one for one in search.possible if one.served is not None]
+    front: list[Candidate] = []
+    for _ in range(_FRONT_ROUNDS):
+        front = list(pareto_front(left, search.profile))
+        full = {
+            one for one in front
+            if (one.degrees, one.choices) not in judged and not search.has_room(one.degrees, one.choices, search.sequences_of(one))
+        }  # fmt: skip
+        if not full:
+            break
+        left = [one for one in left if one not in full]
+    else:
+        front = list(pareto_front((candidate for candidate, _ in found.fitting), search.profile))
     if len(front) <= _PARETO:
-        return list(front)
+        return front
     step = (len(front) - 1) / (_PARETO - 1)
     return [front[round(at * step)] for at in range(_PARETO)]
 

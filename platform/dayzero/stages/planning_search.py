@@ -213,7 +213,7 @@ class Search:
         try:
             if self._clearly_short(candidate):
                 return None
-            fullest = self.memory.fullest(candidate.degrees, candidate.choices, self._sequences(candidate))
+            fullest = self.memory.fullest(candidate.degrees, candidate.choices, self.sequences_of(candidate))
         except UncuttableError as error:
             self.refusals.add(Rejection(candidate.degrees, error.family, error.reason, error.numbers), candidate.degrees.tp)
             return None
@@ -241,15 +241,16 @@ class Search:
         self.refusals.more("memory", 1)
         return True
 
-    def _sequences(self, candidate: Candidate) -> int | None:
+    def sequences_of(self, candidate: Candidate) -> int | None:
+        """Sequences on a replica where a rate decides how many there are; None: the workload says it."""
         return candidate.served.sequences if candidate.served is not None and self.workload.rate_per_s is not None else None
 
-    def has_room(self, degrees: Degrees, choices: Choices) -> bool:
+    def has_room(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> bool:
         """Whether the structure allows a plan and its fullest rank has room for it; nothing is counted."""
         if violations(self.memory.spec, degrees, self.workload.redundant_experts):
             return False
         try:
-            fullest = self.memory.fullest(degrees, choices)
+            fullest = self.memory.fullest(degrees, choices, sequences)
         except UncuttableError:
             return False
         return fullest.limit_bytes is None or fullest.total_bytes <= fullest.limit_bytes
