@@ -61,6 +61,7 @@ class ServingCost:
         self.generated = min(workload.generated_tokens, workload.context_tokens)
         self.prompt = max(1, workload.context_tokens - self.generated)
         self._stages: dict[int, Kinds] = {}
+        self._decoded: tuple[tuple[Degrees, Load, int, bool] | None, float | None] = (None, None)
         self._native_cache = cache_element_bytes(steps.spec.state.dtype)
 
     def cache_bytes(self, choices: Choices) -> int:
@@ -109,7 +110,11 @@ class ServingCost:
         mixed, decode = self.loads(-(-sequences // many), choices)
         cache = self.cache_bytes(choices)
         slowest_mixed = self._slowest(degrees, choices, mixed, cache)
-        slowest = self._slowest(degrees, choices, decode, cache)
+        # The choices of one division differ in their chunks alone: they decode alike.
+        key = (degrees, decode, cache, choices.compressed)
+        if self._decoded[0] != key:
+            self._decoded = (key, self._slowest(degrees, choices, decode, cache))
+        slowest = self._decoded[1]
         if slowest_mixed is None or slowest is None:
             return None
         chunks, _ = self.chunks(choices)

@@ -175,10 +175,8 @@ def _front(search: Search, found: Found) -> list[Candidate]:
     front: list[Candidate] = []
     for _ in range(_FRONT_ROUNDS):
         front = list(pareto_front(left, search.profile))
-        full = {
-            one for one in front
-            if (one.degrees, one.choices) not in judged and not search.has_room(one.degrees, one.choices, search.sequences_of(one))
-        }  # fmt: skip
+        asked = (one for one in front if (one.degrees, one.choices) not in judged)
+        full = {one for one in asked if not search.has_room(one.degrees, one.choices, search.sequences_of(one))}
         if not full:
             break
         left = [one for one in left if one not in full]
