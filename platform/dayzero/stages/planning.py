@@ -30,7 +30,8 @@ __all__ = ["ALTERNATIVES", "MAX_DEVICES", "plan_for"]
 
 ALTERNATIVES = 5
 _PARETO = 12
-_FRONT_ROUNDS = 40
+_FRONT_ASKED = 200
+"""So many plans beyond those that are returned are asked whether they have room."""
 
 
 def plan_for(
@@ -171,17 +172,16 @@ def _front(search: Search, found: Found) -> list[Candidate]:
     Of very many candidates those that ranked behind are asked whether they have room only when they lie on the front.
     """
     judged = {(candidate.degrees, candidate.choices) for candidate, _ in found.fitting}
-    left = [one for one in search.possible if one.served is not None]
-    front: list[Candidate] = []
-    for _ in range(_FRONT_ROUNDS):
-        front = list(pareto_front(left, search.profile))
-        asked = (one for one in front if (one.degrees, one.choices) not in judged)
-        full = {one for one in asked if not search.has_room(one.degrees, one.choices, search.sequences_of(one))}
-        if not full:
-            break
-        left = [one for one in left if one not in full]
-    else:
-        front = list(pareto_front((candidate for candidate, _ in found.fitting), search.profile))
+    asked = 0
+
+    def fits(one: Candidate) -> bool:
+        nonlocal asked
+        if (one.degrees, one.choices) in judged:
+            return True
+        asked += 1
+        return asked <= _FRONT_ASKED and search.has_room(one.degrees, one.choices, search.sequences_of(one))
+
+    front = list(pareto_front(search.possible, search.profile, fits))
     if len(front) <= _PARETO:
         return front
     step = (len(front) - 1) / (_PARETO - 1)

@@ -1,6 +1,6 @@
 """Which plan is better: by objective, and the front of throughput a device against speed for one user."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
@@ -59,8 +59,11 @@ def _speed(workload: Workload, candidate: Candidate) -> tuple[float, float]:
     return (0.0, -served.tokens_per_s)
 
 
-def pareto_front(candidates: Iterable[Candidate], profile: PlatformProfile) -> Sequence[Candidate]:
-    """Those that no other beats in both output tokens/s a device and tokens/s for one user; fastest for the user first."""
+def pareto_front(
+    candidates: Iterable[Candidate], profile: PlatformProfile, fits: Callable[[Candidate], bool]
+) -> Sequence[Candidate]:
+    """Those that fit and that no other beats in both output tokens/s a device and tokens/s for one user; fastest for the user
+    first. Only candidates that would lie on the front are asked whether they fit."""
     points = []
     for candidate in candidates:
         if candidate.served is not None:
@@ -70,7 +73,7 @@ def pareto_front(candidates: Iterable[Candidate], profile: PlatformProfile) -> S
     front: list[Candidate] = []
     best = 0.0
     for _, share, candidate in points:
-        if share > best:
+        if share > best and fits(candidate):
             front.append(candidate)
             best = share
     return front
