@@ -12,10 +12,10 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardTensor
 from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
-from dayzero.stages.headers import index_of, parse_header
-from dayzero.stages.layout_constraints import Limits
-from dayzero.stages.layout_stored import stored_tensors
-from dayzero.stages.structure import read_spec
+from dayzero.stages.headers.reading import index_of, parse_header
+from dayzero.stages.layout.constraints import Limits
+from dayzero.stages.layout.stored import stored_tensors
+from dayzero.stages.structure.reading import read_spec
 
 QWEN3_NEXT: dict[str, Any] = {
     "model_type": "qwen3_5_moe_text", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,

@@ -5,8 +5,8 @@ from math import prod
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
-from dayzero.stages.layout_stored import stored_tensors
-from dayzero.stages.structure import read_spec
+from dayzero.stages.layout.stored import stored_tensors
+from dayzero.stages.structure.reading import read_spec
 
 SMOLLM2: dict[str, object] = {
     "model_type": "llama", "hidden_size": 72, "num_hidden_layers": 3, "num_attention_heads": 9, "num_key_value_heads": 3,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.stages.structure import read_spec
+from dayzero.stages.structure.reading import read_spec
 from printed_counts import convention_of, printed_counts, total_conventions
 
 ROOT = Path(__file__).parents[1]

@@ -24,8 +24,8 @@ from dayzero.adapters.runners.measuring import Peak, held_bytes
 from dayzero.adapters.runners.observe_memory import ATTENTION, EXPERTS, prefill_and_decode
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.stages.memory import MemoryModel
-from dayzero.stages.structure import read_spec
+from dayzero.stages.memory.ranks import MemoryModel
+from dayzero.stages.structure.reading import read_spec
 
 NEW_TOKENS = 4
 DTYPE = "float32"

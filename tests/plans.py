@@ -9,8 +9,8 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import Estimates, Interval, MemoryBudget, ParallelPlan, PlanReport, Term
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import Fact, Figure, FigureStatus, LinkDomain, PlatformProfile
-from dayzero.stages.layout import stage_layers
-from dayzero.stages.structure import read_spec
+from dayzero.stages.layout.laying import stage_layers
+from dayzero.stages.structure.reading import read_spec
 
 GB = 10**9
 USUAL, SERVING = Choices(), Workload(concurrency=64)

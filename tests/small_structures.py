@@ -5,7 +5,7 @@ from typing import Any
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
-from dayzero.stages.structure import read_spec
+from dayzero.stages.structure.reading import read_spec
 
 Row = tuple[str, str, tuple[int, ...]]
 _BYTES = {"BF16": 2, "F32": 4, "F8_E4M3": 1, "U8": 1, "I32": 4, "U32": 4}

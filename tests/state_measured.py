@@ -12,9 +12,9 @@ from typing import Any
 
 import tiny_families
 from dayzero.domain.architecture import Mixer, ModelSpec
-from dayzero.stages.memory_library import library_excess
-from dayzero.stages.memory_state import CacheShape, sequence_bytes
-from dayzero.stages.structure import read_spec
+from dayzero.stages.memory.library import library_excess
+from dayzero.stages.memory.state import CacheShape, sequence_bytes
+from dayzero.stages.structure.reading import read_spec
 
 TABLE = Path(__file__).parents[1] / "docs" / "state-measured.md"
 LENGTHS = (15, 31, 47)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from peer_estimates import FITTED, compare
 
-from dayzero.stages.cost_efficiency import ASSUMED
+from dayzero.stages.cost.efficiency import ASSUMED
 
 NAMES = ("stream", "cache_stream", "expert_stream", "gemm", "experts", "attention", "link", "wide_link", "collective_s",
          "wide_collective_s", "kernel_s", "step_s", "imbalance")  # fmt: skip

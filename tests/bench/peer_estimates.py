@@ -11,10 +11,10 @@ from dayzero.adapters.profiles.load import load_profiles
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.costs import Efficiencies
 from dayzero.domain.planning import Choices, Degrees, Workload
-from dayzero.stages.cost_efficiency import ASSUMED
-from dayzero.stages.cost_estimates import Estimator
-from dayzero.stages.cost_serving import ServingCost
-from dayzero.stages.structure import read_spec
+from dayzero.stages.cost.efficiency import ASSUMED
+from dayzero.stages.cost.estimates import Estimator
+from dayzero.stages.cost.serving import ServingCost
+from dayzero.stages.structure.reading import read_spec
 from golden_models import models
 
 FITTED = ("meta-llama/Meta-Llama-3.1-8B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-30B-A3B")

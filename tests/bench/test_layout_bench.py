@@ -6,9 +6,9 @@ import pytest
 
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardTensor
-from dayzero.stages.layout import lay_out
-from dayzero.stages.layout_shares import weight_table
-from dayzero.stages.planning_index import predicted_index
+from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.layout.shares import weight_table
+from dayzero.stages.planning.index import predicted_index
 from golden_models import spec_of
 
 ASKED = [Degrees(tp, pp, ep, ep) for tp in (1, 2, 4, 8) for pp in (1, 2, 4, 8) for ep in (8, 16, 32)]

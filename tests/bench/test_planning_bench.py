@@ -15,7 +15,7 @@ from peer_estimates import HELD_OUT, SYSTEMS, compare, structure, summary
 
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.domain.planning import Objective, Workload
-from dayzero.stages.planning import plan_for
+from dayzero.stages.planning.choosing import plan_for
 
 LARGE = ("moonshotai/Kimi-K3", "deepseek-ai/DeepSeek-V4-Pro", "moonshotai/Kimi-K2-Instruct", "deepseek-ai/DeepSeek-V3",
          "Qwen/Qwen3-235B-A22B", "zai-org/GLM-5", "meta-llama/Meta-Llama-3.1-405B")  # fmt: skip

@@ -13,8 +13,8 @@ from checkpoints import SMOLLM2, names_for, spec_for
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.planning import Degrees
 from dayzero.domain.tensors import CheckpointIndex
-from dayzero.stages.headers import header_length, parse_header
-from dayzero.stages.layout import lay_out
+from dayzero.stages.headers.reading import header_length, parse_header
+from dayzero.stages.layout.laying import lay_out
 
 ROUNDS = 3
 WIDE = {**SMOLLM2, "hidden_size": 1152, "intermediate_size": 3072, "vocab_size": 30_000, "num_hidden_layers": 24}

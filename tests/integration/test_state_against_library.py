@@ -4,7 +4,7 @@ import pytest
 
 import state_measured
 import tiny_families
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.structure.families import FAMILIES
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dayzero.stages.structure import read_spec
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.structure.families import FAMILIES
+from dayzero.stages.structure.reading import read_spec
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(600)]
 

@@ -18,8 +18,8 @@ from dayzero.domain.observations import MemoryObserved
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
-from dayzero.stages.judging_memory import predicted_memory
-from dayzero.stages.structure import read_spec
+from dayzero.stages.judging.memory import predicted_memory
+from dayzero.stages.structure.reading import read_spec
 from integration.verification.verification_shards import shard_model
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(3600)]

@@ -3,8 +3,8 @@
 from dayzero.adapters.profiles.templates import choose_template, load_templates
 from dayzero.domain.planning import PlanRequest
 from dayzero.settings import Settings
-from dayzero.stages.planning_asked import Asked, workload_of
-from dayzero.stages.planning_what_if import read_change
+from dayzero.stages.planning.asked import Asked, workload_of
+from dayzero.stages.planning.what_if import read_change
 
 
 def plan_request(

@@ -23,7 +23,7 @@ from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Tracer
 from dayzero.registry import DEVICE_GROUP, plugin_names
 from dayzero.settings import Settings
-from dayzero.stages.taxonomy import Taxonomy, parse_taxonomy
+from dayzero.stages.inventory.taxonomy import Taxonomy, parse_taxonomy
 from dayzero.steps.contract import Bench
 
 

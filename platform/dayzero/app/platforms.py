@@ -17,9 +17,9 @@ from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
-from dayzero.stages.manifests import difference, manifest_of, published_stack
-from dayzero.stages.memory_error import ModelError
-from dayzero.stages.platform_check import examine_profile
+from dayzero.stages.coverage.manifests import difference, manifest_of, published_stack
+from dayzero.stages.memory.error import ModelError
+from dayzero.stages.platforms.check import examine_profile
 from dayzero.steps.measuring import error_on
 
 INSTALLED_TORCH = "torch"

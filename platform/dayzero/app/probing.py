@@ -18,7 +18,7 @@ from dayzero.domain.probing import DeviceProbe
 from dayzero.errors import BadInputError, MeasurementError
 from dayzero.ports.ledger import Ledger
 from dayzero.settings import Settings
-from dayzero.stages.probing import measured_manifest
+from dayzero.stages.platforms.probing import measured_manifest
 
 _ALWAYS = ("int64", "bool")
 """Dtypes of positions and masks, which every model uses beside the platform's own."""

@@ -12,7 +12,7 @@ from dayzero.domain.release import model_name
 from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
-from dayzero.stages.coverage_ranking import with_models
+from dayzero.stages.coverage.ranking import with_models
 from dayzero.steps import bridges, prestaging
 from dayzero.steps.lacking import lacking
 

@@ -9,7 +9,7 @@ from dayzero.domain.canonical import plain
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
-from dayzero.stages.bridging import bridge_rows
+from dayzero.stages.coverage.bridging import bridge_rows
 from dayzero.steps.bridging import Bridged
 
 

@@ -18,7 +18,7 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.stages.bundle_escape import csv_text, fenced, markdown_table
+from dayzero.stages.bundle.escape import csv_text, fenced, markdown_table
 
 app = typer.Typer(
     help="The compatibility list: what runs where, how well that was checked, and since when.", no_args_is_help=True

@@ -11,7 +11,7 @@ from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, degree
 from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
-from dayzero.stages.structure_json import inspect_document
+from dayzero.stages.structure.document import inspect_document
 from dayzero.steps import concluding, prestaging, weights
 from dayzero.steps.documents import (
     adapt_document,

@@ -23,7 +23,7 @@ def ops(
         from dayzero.cli.output import print_document, print_table
         from dayzero.domain.operators import TraceOptions
         from dayzero.settings import load_settings
-        from dayzero.stages.coverage_json import ops_document
+        from dayzero.stages.coverage.document import ops_document
         from dayzero.steps import prestaging
 
         options = TraceOptions(tp=tp or 1, degrees=tuple(collectives or ()), compiled=compiled)

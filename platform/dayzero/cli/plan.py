@@ -11,7 +11,7 @@ from dayzero.cli.arguments import Degree, Json, Model, Platform, degrees_of, has
 from dayzero.cli.screen import show_plan
 from dayzero.domain.planning import Objective
 from dayzero.errors import ExitCode
-from dayzero.stages.planning_asked import Asked
+from dayzero.stages.planning.asked import Asked
 from dayzero.steps import explaining
 
 

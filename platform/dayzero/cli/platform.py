@@ -15,8 +15,8 @@ from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
-from dayzero.stages.memory_error import error_words
-from dayzero.stages.probing import summary_of
+from dayzero.stages.memory.error import error_words
+from dayzero.stages.platforms.probing import summary_of
 
 app = typer.Typer(help="Platforms: their figures with sources, and what they offer.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]

@@ -11,7 +11,7 @@ from rich.text import Text
 from dayzero.cli.output import cell, print_document, print_text, visible, write_text
 from dayzero.domain.reports import Bar, Block
 from dayzero.errors import NotFoundError
-from dayzero.stages.plan_memory import bar_cells, letter_of, ordered
+from dayzero.stages.explaining.memory import bar_cells, letter_of, ordered
 from dayzero.steps.explaining import Explained
 from dayzero.steps.plan_document import plan_document
 

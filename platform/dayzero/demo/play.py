@@ -25,8 +25,8 @@ from dayzero.domain.subscriptions import Channel
 from dayzero.domain.watching import Rule
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
-from dayzero.stages.precision_planting import planted_layer
-from dayzero.stages.structure import read_spec
+from dayzero.stages.precision.planting import planted_layer
+from dayzero.stages.structure.reading import read_spec
 
 ACT_TIMEOUT_S = 900.0
 LOOK_AGAIN_S = 0.5

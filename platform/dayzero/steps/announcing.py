@@ -7,7 +7,7 @@ from dayzero.domain.release import FileRole, Release, ReleaseStage
 from dayzero.errors import BadInputError
 from dayzero.ports.catalog import Recorded, WatchBook
 from dayzero.ports.hub import Hub
-from dayzero.stages.configuration import read_configuration
+from dayzero.stages.configuration.reading import read_configuration
 from dayzero.steps.prestaging import MAX_CONFIG_BYTES, about, config_file
 
 

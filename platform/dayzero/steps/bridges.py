@@ -10,7 +10,7 @@ from dayzero.domain.operators import CoverageReport, OperatorInventory
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.verdict import Verdict
-from dayzero.stages.bridging import bridgeable, task_for, verified
+from dayzero.stages.coverage.bridging import bridgeable, task_for, verified
 from dayzero.steps.contract import Bench
 
 BRIDGE_VERSION = 1

@@ -10,7 +10,7 @@ from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import Observation, RunEnd, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.registry import settings_for
-from dayzero.stages.bridging import bridge_rows, bridgeable, judge_bridges, task_for
+from dayzero.stages.coverage.bridging import bridge_rows, bridgeable, judge_bridges, task_for
 from dayzero.steps.bridges import bridge_key, known_bridges, recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import bridges_for, coverage, inventory, subject_of

@@ -17,7 +17,7 @@ from dayzero.domain.results import StoredResult
 from dayzero.domain.verdict import Culprit, Verdict, VerificationReport
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
-from dayzero.stages.entries import METHODS, derive_entry, predicted_entry
+from dayzero.stages.entries.deciding import METHODS, derive_entry, predicted_entry
 from dayzero.steps.contract import Bench
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 

@@ -15,7 +15,7 @@ from dayzero.domain.runs import RunLimits
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
-from dayzero.stages.taxonomy import Taxonomy
+from dayzero.stages.inventory.taxonomy import Taxonomy
 
 
 class Place(StrEnum):

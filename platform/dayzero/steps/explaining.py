@@ -10,10 +10,10 @@ from dayzero.domain.planning import Change
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import Block
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.stages.launch import ENGINES, launch_of, launch_script
-from dayzero.stages.plan_picture import nearest_picture, plan_picture
-from dayzero.stages.plan_screen import plan_screen
-from dayzero.stages.plan_what_if import what_if_block
+from dayzero.stages.explaining.picture import nearest_picture, plan_picture
+from dayzero.stages.explaining.screen import plan_screen
+from dayzero.stages.explaining.what_if import what_if_block
+from dayzero.stages.launch.launching import ENGINES, launch_of, launch_script
 from dayzero.steps.contract import Bench
 from dayzero.steps.planning import first_plan, resources_of
 from dayzero.steps.prestaging import structure, subject_of

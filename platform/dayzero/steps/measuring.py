@@ -9,9 +9,9 @@ from dayzero.domain.verdict import Measurement, worst_of
 from dayzero.errors import BadInputError
 from dayzero.ports.catalog import Catalog
 from dayzero.ports.ledger import Ledger
-from dayzero.stages import judging
-from dayzero.stages.judging_memory import Predicted, memory_check, predicted_memory
-from dayzero.stages.memory_error import ModelError, memory_error
+from dayzero.stages.judging import checks as judging
+from dayzero.stages.judging.memory import Predicted, memory_check, predicted_memory
+from dayzero.stages.memory.error import ModelError, memory_error
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import subject_of
 from dayzero.steps.verifying import check_row, evidence_of, key_of, outcome_of, request_for

@@ -3,11 +3,11 @@
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees
-from dayzero.stages.launch import descriptor
-from dayzero.stages.memory_host import HOST
-from dayzero.stages.placement import spreads
-from dayzero.stages.plan_memory import RankGroup, rank_groups
-from dayzero.stages.plan_refusals import families_of
+from dayzero.stages.explaining.memory import RankGroup, rank_groups
+from dayzero.stages.explaining.refusals import families_of
+from dayzero.stages.launch.launching import descriptor
+from dayzero.stages.memory.host import HOST
+from dayzero.stages.planning.placement import spreads
 from dayzero.steps.explaining import Explained
 
 SCHEMA = "dayzero.plan/1"

@@ -11,15 +11,15 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
-from dayzero.stages.entries import plan_check
-from dayzero.stages.launch_figures import fullest
-from dayzero.stages.plan_completion import completed
-from dayzero.stages.plan_memory import gigabytes
-from dayzero.stages.plan_refusals import families_of, nearest_words, reason_words
-from dayzero.stages.plan_words import seconds
-from dayzero.stages.planning import plan_for
-from dayzero.stages.planning_asked import asked_findings
-from dayzero.stages.planning_what_if import changed
+from dayzero.stages.entries.deciding import plan_check
+from dayzero.stages.explaining.completion import completed
+from dayzero.stages.explaining.memory import gigabytes
+from dayzero.stages.explaining.refusals import families_of, nearest_words, reason_words
+from dayzero.stages.explaining.words import seconds
+from dayzero.stages.launch.figures import fullest
+from dayzero.stages.planning.asked import asked_findings
+from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.what_if import changed
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.prestaging import structure, subject_of

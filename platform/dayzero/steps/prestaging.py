@@ -17,14 +17,14 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError, NotShardedError
 from dayzero.registry import settings_for
-from dayzero.stages.bridging import verified
-from dayzero.stages.configuration_quantization import MAX_SIDE_BYTES, SIDE_FILE
-from dayzero.stages.coverage import cover, with_exclusions
-from dayzero.stages.entries import coverage_check
-from dayzero.stages.inventory import inventory_of
-from dayzero.stages.same_code import SAME_CODE, as_same_code
-from dayzero.stages.structure import read_spec
-from dayzero.stages.structure_summary import structure_rows
+from dayzero.stages.configuration.quantization import MAX_SIDE_BYTES, SIDE_FILE
+from dayzero.stages.coverage.bridging import verified
+from dayzero.stages.coverage.covering import cover, with_exclusions
+from dayzero.stages.entries.deciding import coverage_check
+from dayzero.stages.inventory.taking import inventory_of
+from dayzero.stages.judging.same_code import SAME_CODE, as_same_code
+from dayzero.stages.structure.reading import read_spec
+from dayzero.stages.structure.summary import structure_rows
 from dayzero.steps.bridges import keys_for, known_bridges, with_reasons
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep

@@ -13,9 +13,9 @@ from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Check, Grade, Verdict, worst_of
 from dayzero.errors import BlockedError
 from dayzero.registry import settings_for
-from dayzero.stages import judging
-from dayzero.stages.left import REHEARSAL
-from dayzero.stages.reduction import reduce_configuration
+from dayzero.stages.entries.left import REHEARSAL
+from dayzero.stages.judging import checks as judging
+from dayzero.stages.reduction.reducing import reduce_configuration
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep

@@ -7,7 +7,7 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.verdict import Check, Verdict
 from dayzero.errors import ExitCode
-from dayzero.stages.left import REHEARSAL
+from dayzero.stages.entries.left import REHEARSAL
 from dayzero.steps.concluding import Found, Outcome
 from dayzero.steps.documents import columns_of
 from dayzero.steps.planning import plan_headline

@@ -10,7 +10,7 @@ from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, Verdict, worst_of
 from dayzero.registry import settings_for
-from dayzero.stages import judging
+from dayzero.stages.judging import checks as judging
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench

@@ -9,7 +9,7 @@ from dayzero.domain.watching import RepoListing, WatchSource
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.ports.catalog import WatchBook
 from dayzero.ports.hub import Hub
-from dayzero.stages.watching import decide
+from dayzero.stages.watching.stages import decide
 
 PACKAGES_EVERY = timedelta(hours=1)
 """Libraries are released a few times a month, and asking an index is no small request."""

@@ -15,8 +15,8 @@ from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
-from dayzero.stages.entries import plan_check, weights_check
-from dayzero.stages.layout import lay_out
+from dayzero.stages.entries.deciding import plan_check, weights_check
+from dayzero.stages.layout.laying import lay_out
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep

@@ -11,7 +11,7 @@ from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
-from dayzero.stages.bundle_plan import PICTURE
+from dayzero.stages.bundle.plan import PICTURE
 from dayzero.steps.bundles import bundled_file
 from dayzero.web.pages import entry_page, list_page
 

@@ -14,8 +14,8 @@ from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, Column
 from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock
 from dayzero.domain.operators import OperatorInventory, OperatorManifest
 from dayzero.domain.verdict import Check, Mode, Verdict, VerificationReport
-from dayzero.stages.coverage import cover
-from dayzero.stages.entries import METHODS, derive_entry
+from dayzero.stages.coverage.covering import cover
+from dayzero.stages.entries.deciding import METHODS, derive_entry
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()

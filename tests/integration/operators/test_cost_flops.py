@@ -10,8 +10,8 @@ from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.domain.costs import Load
 from dayzero.domain.operators import Phase, Trace, TraceOptions
 from dayzero.domain.planning import Degrees, Workload
-from dayzero.stages.cost_estimates import Estimator
-from dayzero.stages.structure import read_spec
+from dayzero.stages.cost.estimates import Estimator
+from dayzero.stages.structure.reading import read_spec
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")

@@ -12,7 +12,7 @@ from dayzero.domain.platforms import Device
 from dayzero.domain.probing import ProbeOutcome
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import MeasurementError
-from dayzero.stages.probing import judge_probe
+from dayzero.stages.platforms.probing import judge_probe
 
 pytestmark = pytest.mark.torch
 

@@ -14,10 +14,10 @@ from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.domain.operators import CoverageKind, OperatorInventory, OperatorManifest, Phase, Trace, TraceOptions
 from dayzero.errors import BlockedError, DependencyError, MeasurementError, NotShardedError
-from dayzero.stages.coverage import cover, with_exclusions
-from dayzero.stages.inventory import inventory_of
-from dayzero.stages.structure import read_spec
-from dayzero.stages.taxonomy import parse_taxonomy
+from dayzero.stages.coverage.covering import cover, with_exclusions
+from dayzero.stages.inventory.taking import inventory_of
+from dayzero.stages.inventory.taxonomy import parse_taxonomy
+from dayzero.stages.structure.reading import read_spec
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")

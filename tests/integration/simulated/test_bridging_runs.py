@@ -13,8 +13,8 @@ from dayzero.domain.bridges import Bridge, BridgesObserved, CallShape, GapTask, 
 from dayzero.domain.platforms import Device
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Verdict
-from dayzero.stages import judging
-from dayzero.stages.bridging import judge_bridges
+from dayzero.stages.coverage.bridging import judge_bridges
+from dayzero.stages.judging import checks as judging
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dayzero.stages.bundle_generate import GENERATE_SCRIPT
+from dayzero.stages.bundle.generate import GENERATE_SCRIPT
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

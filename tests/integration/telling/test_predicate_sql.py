@@ -9,7 +9,7 @@ from predicate_strategies import PREDICATES, ROWS
 from sqlalchemy import BigInteger, Column, Connection, DateTime, Double, MetaData, Table, Text, create_engine, insert, select
 
 from dayzero.adapters.store.predicate_sql import where
-from dayzero.stages.predicates import FieldKind, matches, parse
+from dayzero.stages.predicates.matching import FieldKind, matches, parse
 
 pytestmark = pytest.mark.postgres
 

@@ -8,8 +8,8 @@ from dayzero.adapters.hubs.directory import DirectoryHub
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.findings import Severity
 from dayzero.domain.planning import Degrees
-from dayzero.stages.layout import lay_out
-from dayzero.stages.structure import read_spec
+from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.structure.reading import read_spec
 from dayzero.steps.headers import checkpoint_index
 
 torch = pytest.importorskip("torch")

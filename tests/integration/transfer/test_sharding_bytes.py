@@ -20,9 +20,9 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import DTYPE_BITS
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
-from dayzero.stages.headers import LENGTH_BYTES, header_length, index_of, parse_header
-from dayzero.stages.layout import UncuttableError, lay_out
-from dayzero.stages.layout_shares import rank_weight_bytes, weight_table
+from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, index_of, parse_header
+from dayzero.stages.layout.laying import UncuttableError, lay_out
+from dayzero.stages.layout.shares import rank_weight_bytes, weight_table
 
 numpy = pytest.importorskip("numpy")
 safetensors_numpy = pytest.importorskip("safetensors.numpy")

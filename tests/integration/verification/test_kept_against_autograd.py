@@ -14,9 +14,9 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.planning import Recompute
-from dayzero.stages.memory_kept import kept_bytes
-from dayzero.stages.memory_step import Step
-from dayzero.stages.structure import read_spec
+from dayzero.stages.memory.kept import kept_bytes
+from dayzero.stages.memory.step import Step
+from dayzero.stages.structure.reading import read_spec
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 TOKENS, HIDDEN = 128, 256

@@ -14,10 +14,10 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
-from dayzero.stages.judging import Judged, judge
-from dayzero.stages.judging_memory import predicted_memory
-from dayzero.stages.precision_planting import planted_layer
-from dayzero.stages.structure import read_spec
+from dayzero.stages.judging.checks import Judged, judge
+from dayzero.stages.judging.memory import predicted_memory
+from dayzero.stages.precision.planting import planted_layer
+from dayzero.stages.structure.reading import read_spec
 
 pytestmark = pytest.mark.torch
 LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)

@@ -16,8 +16,8 @@ from dayzero.codec import load
 from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
-from dayzero.stages.judging import judge
-from dayzero.stages.structure_families import FAMILIES
+from dayzero.stages.judging.checks import judge
+from dayzero.stages.structure.families import FAMILIES
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -5,9 +5,9 @@ from pathlib import Path
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest
-from dayzero.stages.headers import header_length, index_of, parse_header
-from dayzero.stages.layout import lay_out
-from dayzero.stages.structure import read_spec
+from dayzero.stages.headers.reading import header_length, index_of, parse_header
+from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.structure.reading import read_spec
 
 
 def shard_model(model: Path, into: Path, degrees: Degrees, redundant_experts: int = 0) -> ShardManifest:

@@ -14,7 +14,7 @@ from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
-from dayzero.stages.entries import (
+from dayzero.stages.entries.deciding import (
     END_TO_END,
     METHOD,
     coverage_check,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.errors import BadInputError, ExitCode
-from dayzero.stages.predicates import (
+from dayzero.stages.predicates.matching import (
     And,
     Comparison,
     Everything,

@@ -10,8 +10,8 @@ from dayzero.domain.watching import RepoListing, Rule, WatchSource
 from dayzero.errors import BadInputError, DayzeroError, UnavailableError
 from dayzero.ports.catalog import Recorded, SeenRepo
 from dayzero.ports.hub import Progress
-from dayzero.stages.watching import stage_of
-from dayzero.stages.watching_roles import role_of
+from dayzero.stages.watching.roles import role_of
+from dayzero.stages.watching.stages import stage_of
 from dayzero.steps.watch import RepoNote, poll_all, poll_source
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

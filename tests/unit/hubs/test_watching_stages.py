@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile
 from dayzero.domain.watching import RepoListing, Rule
-from dayzero.stages.watching import decide, index_to_read, is_pickle_only, judge_files, names_in_index, stage_of
-from dayzero.stages.watching_roles import role_of
+from dayzero.stages.watching.roles import role_of
+from dayzero.stages.watching.stages import decide, index_to_read, is_pickle_only, judge_files, names_in_index, stage_of
 
 
 def files_named(*names: str, size_bytes: int = 10) -> tuple[RepoFile, ...]:

@@ -18,8 +18,8 @@ from dayzero.domain.operators import (
     SupportKind,
 )
 from dayzero.domain.verdict import Grade
-from dayzero.stages.coverage import cover, with_exclusions
-from dayzero.stages.coverage_json import ops_document
+from dayzero.stages.coverage.covering import cover, with_exclusions
+from dayzero.stages.coverage.document import ops_document
 
 NAMES = [f"aten.op{letter}.default" for letter in "abcdefgh"]
 

@@ -18,9 +18,9 @@ from dayzero.domain.operators import (
     SupportKind,
 )
 from dayzero.domain.verdict import Grade
-from dayzero.stages.coverage import cover, with_exclusions
-from dayzero.stages.coverage_figures import rank_figures, shapes_of, unmet, use_figures
-from dayzero.stages.coverage_ranking import COSTS, with_models
+from dayzero.stages.coverage.covering import cover, with_exclusions
+from dayzero.stages.coverage.figures import rank_figures, shapes_of, unmet, use_figures
+from dayzero.stages.coverage.ranking import COSTS, with_models
 
 SDPA = "aten.scaled_dot_product_attention.default"
 SYMBOLS = {"T": 262, "S": 263, "D": 4096, "V": 1000}

@@ -22,8 +22,8 @@ from dayzero.domain.architecture import (
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.operators import GraphUse, Phase, Trace
 from dayzero.errors import BadInputError
-from dayzero.stages.inventory import inventory_of
-from dayzero.stages.taxonomy import Taxonomy, parse_taxonomy
+from dayzero.stages.inventory.taking import inventory_of
+from dayzero.stages.inventory.taxonomy import Taxonomy, parse_taxonomy
 
 TAXONOMY = parse_taxonomy(files("dayzero.platforms").joinpath("taxonomy.toml").read_text(encoding="utf-8"))
 GQA = Mixer("attention.gqa", heads=32, kv_heads=8, head_dim=128, rope_theta=500000.0)

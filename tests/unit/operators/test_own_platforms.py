@@ -10,8 +10,8 @@ from dayzero.adapters.profiles.load import choose_profile, load_profiles, new_pr
 from dayzero.domain.findings import Severity
 from dayzero.domain.platforms import FigureStatus, PlatformProfile
 from dayzero.errors import BadInputError
-from dayzero.stages.platform_check import examine_profile
-from dayzero.stages.platform_template import platform_template
+from dayzero.stages.platforms.check import examine_profile
+from dayzero.stages.platforms.template import platform_template
 
 SHIPPED = load_profiles(None)
 NAMED_IN_DESIGN = (

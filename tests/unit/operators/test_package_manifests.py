@@ -21,10 +21,10 @@ from dayzero.domain.operators import (
 from dayzero.domain.platforms import Stack
 from dayzero.domain.verdict import Grade
 from dayzero.errors import BadInputError
-from dayzero.stages.coverage import cover
-from dayzero.stages.inventory import inventory_of
-from dayzero.stages.manifests import difference, graph_name, in_force, manifest_of, merged, published_stack
-from dayzero.stages.structure import read_spec
+from dayzero.stages.coverage.covering import cover
+from dayzero.stages.coverage.manifests import difference, graph_name, in_force, manifest_of, merged, published_stack
+from dayzero.stages.inventory.taking import inventory_of
+from dayzero.stages.structure.reading import read_spec
 
 TAXONOMY = taxonomy()
 PROFILES = load_profiles(None)

@@ -14,7 +14,7 @@ from dayzero.domain.platforms import Stack
 from dayzero.domain.probing import DeviceProbe, OperatorProbe, ProbeOutcome, ProbeSample
 from dayzero.domain.verdict import Grade, Verdict
 from dayzero.settings import Settings
-from dayzero.stages.probing import judge_probe, limit_of, measured_manifest, summary_of
+from dayzero.stages.platforms.probing import judge_probe, limit_of, measured_manifest, summary_of
 
 
 def sample(

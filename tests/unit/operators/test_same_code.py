@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dayzero.stages.same_code import SAME_CODE, as_same_code
+from dayzero.stages.judging.same_code import SAME_CODE, as_same_code
 
 
 def test_kimi_k2_is_deepseek_v3_s_code() -> None:

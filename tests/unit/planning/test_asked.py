@@ -10,7 +10,7 @@ from dayzero import app
 from dayzero.domain.planning import Change, Objective, PlanTemplate, Training, Workload
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.settings import Settings
-from dayzero.stages.planning_asked import Asked, asked_findings, workload_of
+from dayzero.stages.planning.asked import Asked, asked_findings, workload_of
 from small_structures import LLAMA, read
 
 CHAT = PlanTemplate("chat", "Chat", Workload(8192, 64, ttft_s=2.0, objective=Objective.LATENCY, cache_dtypes=("fp8",)))

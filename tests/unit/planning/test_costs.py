@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from dayzero.domain.costs import Load
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
-from dayzero.stages.cost_estimates import Estimator
-from dayzero.stages.cost_feed_forward import touched_experts
-from dayzero.stages.cost_links import Network
-from dayzero.stages.cost_serving import stage_kinds
-from dayzero.stages.structure import read_spec
+from dayzero.stages.cost.estimates import Estimator
+from dayzero.stages.cost.feed_forward import touched_experts
+from dayzero.stages.cost.links import Network
+from dayzero.stages.cost.serving import stage_kinds
+from dayzero.stages.structure.reading import read_spec
 from golden_models import models
 
 

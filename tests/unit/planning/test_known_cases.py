@@ -10,11 +10,11 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
-from dayzero.stages.planning import plan_for
-from dayzero.stages.planning_fewest import least_devices
-from dayzero.stages.planning_ranking import occupied_devices
-from dayzero.stages.planning_ranks import RankMemory
-from dayzero.stages.structure import read_spec
+from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.fewest import least_devices
+from dayzero.stages.planning.ranking import occupied_devices
+from dayzero.stages.planning.ranks import RankMemory
+from dayzero.stages.structure.reading import read_spec
 from golden_models import models
 
 PROFILES = load_profiles(None)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dayzero.domain.plan import RungWeights
 from dayzero.domain.planning import Choices, Degrees, Workload
-from dayzero.stages.ladder import rungs_of, steps_to
-from dayzero.stages.ladder_need import need_of
-from dayzero.stages.layout_shares import weight_table
+from dayzero.stages.layout.shares import weight_table
+from dayzero.stages.planning.ladder import rungs_of, steps_to
+from dayzero.stages.planning.ladder_need import need_of
 from plans import DENSE, EXPERTS, GB, made_plan, shipped, structure
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from dayzero.domain.launch import EngineLaunch
 from dayzero.domain.planning import Choices, Degrees, Training, Workload
-from dayzero.stages.bundle_generate import GENERATE_SCRIPT
-from dayzero.stages.launch import command_line, descriptor, launch_of, launch_script
-from dayzero.stages.launch_asked import Asked
-from dayzero.stages.launch_seats import seats
-from dayzero.stages.placement import place, position_of
+from dayzero.stages.bundle.generate import GENERATE_SCRIPT
+from dayzero.stages.launch.asked import Asked
+from dayzero.stages.launch.launching import command_line, descriptor, launch_of, launch_script
+from dayzero.stages.launch.seats import seats
+from dayzero.stages.planning.placement import place, position_of
 from plans import DENSE, EXPERTS, GB, LINEAR, cluster, made_plan, shipped, structure
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "engine_options.json").read_text())

@@ -14,12 +14,12 @@ from dayzero.domain.plan import MemoryBudget
 from dayzero.domain.planning import Choices, Degrees, Optimizer, Recompute, Training, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, PlatformProfile
 from dayzero.errors import BadInputError
-from dayzero.stages.layout import group_tensors, weight_bytes_by_rank, weight_shares
-from dayzero.stages.memory import MemoryModel, budgets_of
-from dayzero.stages.memory_state import CacheShape, hybrid_pages
-from dayzero.stages.memory_step import CAPACITY, EAGER, LIBRARY
-from dayzero.stages.structure import read_spec
-from dayzero.stages.training_state import training_state_of
+from dayzero.stages.layout.laying import group_tensors, weight_bytes_by_rank, weight_shares
+from dayzero.stages.memory.ranks import MemoryModel, budgets_of
+from dayzero.stages.memory.state import CacheShape, hybrid_pages
+from dayzero.stages.memory.step import CAPACITY, EAGER, LIBRARY
+from dayzero.stages.memory.training_state import training_state_of
+from dayzero.stages.structure.reading import read_spec
 from golden_models import spec_of
 
 BARE = PlatformProfile("bare", "No figures", "bare")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.domain.planning import Degrees
-from dayzero.stages.layout_partition import coordinates_of
-from dayzero.stages.placement import groups_of, outside, place, placement_warnings, position_of, ranges, spreads
+from dayzero.stages.layout.partition import coordinates_of
+from dayzero.stages.planning.placement import groups_of, outside, place, placement_warnings, position_of, ranges, spreads
 from plans import cluster, shipped
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dayzero.domain.plan import MemoryBudget
 from dayzero.domain.planning import Degrees
-from dayzero.stages.plan_picture import memory_picture, placement_picture, plan_picture
+from dayzero.stages.explaining.picture import memory_picture, placement_picture, plan_picture
 from plans import DENSE, EXPERTS, GB, LINEAR, cluster, made_plan, shipped, structure
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -20,9 +20,9 @@ from dayzero.domain.plan import (
     Term,
 )
 from dayzero.domain.planning import Change, Choices, Degrees, Training, Workload
-from dayzero.stages.launch import launch_of
-from dayzero.stages.plan_memory import bar_cells, gigabytes, rank_groups, telling_groups
-from dayzero.stages.plan_words import seconds, trade_words
+from dayzero.stages.explaining.memory import bar_cells, gigabytes, rank_groups, telling_groups
+from dayzero.stages.explaining.words import seconds, trade_words
+from dayzero.stages.launch.launching import launch_of
 from dayzero.steps.explaining import Explained
 from dayzero.steps.plan_document import plan_document
 from plans import DENSE, EXPERTS, GB, made_plan, made_report, shipped, structure

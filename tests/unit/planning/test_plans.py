@@ -12,10 +12,10 @@ from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, index_for, spec_for
 from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.errors import BadInputError
-from dayzero.stages.layout import lay_out
-from dayzero.stages.planning import plan_for
-from dayzero.stages.planning_index import predicted_index
-from dayzero.stages.structure import read_spec
+from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.index import predicted_index
+from dayzero.stages.structure.reading import read_spec
 
 BARE = PlatformProfile("bare", "No figures", "bare")
 SHORT = Workload(context_tokens=64)

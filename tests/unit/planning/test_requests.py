@@ -9,9 +9,9 @@ from dayzero.adapters.profiles.load import load_profiles
 from dayzero.adapters.profiles.templates import choose_template, load_templates
 from dayzero.domain.planning import Change, Objective, Optimizer, Workload
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.stages.planning import plan_for
-from dayzero.stages.planning_what_if import changed, read_change
-from dayzero.stages.structure import read_spec
+from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.what_if import changed, read_change
+from dayzero.stages.structure.reading import read_spec
 from golden_models import models
 
 PROFILES = load_profiles(None)

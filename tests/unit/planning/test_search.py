@@ -11,13 +11,13 @@ from dayzero.domain.plan import PlanReport
 from dayzero.domain.planning import Choices, Degrees, Objective, Training, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.errors import BadInputError
-from dayzero.stages.cost_efficiency import ASSUMED
-from dayzero.stages.cost_estimates import Estimator
-from dayzero.stages.layout_constraints import violations
-from dayzero.stages.layout_cut import UncuttableError
-from dayzero.stages.planning import plan_for
-from dayzero.stages.planning_choices import choices_for
-from dayzero.stages.planning_ranks import RankMemory
+from dayzero.stages.cost.efficiency import ASSUMED
+from dayzero.stages.cost.estimates import Estimator
+from dayzero.stages.layout.constraints import violations
+from dayzero.stages.layout.cut import UncuttableError
+from dayzero.stages.planning.choices import choices_for
+from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.ranks import RankMemory
 
 
 def figure(value: float, unit: str = "B/s") -> Figure:

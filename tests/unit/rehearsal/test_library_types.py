@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.errors import BadInputError
-from dayzero.stages.library_types import (
+from dayzero.stages.configuration.library_types import (
     default_configuration,
     model_types,
     nested_configuration,

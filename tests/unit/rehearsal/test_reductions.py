@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.errors import BadInputError
-from dayzero.stages.reduction import MOST_LAYERS, reduce_configuration
-from dayzero.stages.structure import read_spec
+from dayzero.stages.reduction.reducing import MOST_LAYERS, reduce_configuration
+from dayzero.stages.structure.reading import read_spec
 
 CONFIGS = sorted((Path(__file__).parents[2] / "golden" / "configs").glob("*.json"))
 

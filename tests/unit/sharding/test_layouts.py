@@ -13,8 +13,9 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest, ShardTensor
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
-from dayzero.stages.headers import header_length, parse_header
-from dayzero.stages.layout import (
+from dayzero.stages.headers.reading import header_length, parse_header
+from dayzero.stages.layout.constraints import violations
+from dayzero.stages.layout.laying import (
     PartitionKind,
     UncuttableError,
     coordinates_of,
@@ -27,8 +28,7 @@ from dayzero.stages.layout import (
     weight_bytes_by_rank,
     weight_shares,
 )
-from dayzero.stages.layout_constraints import violations
-from dayzero.stages.layout_shares import rank_weight_bytes, weight_table
+from dayzero.stages.layout.shares import rank_weight_bytes, weight_table
 
 ARCHITECTURES = st.sampled_from(sorted(MODELS))
 

@@ -9,13 +9,13 @@ from architectures import EIGHT, index_of_model, spec_of
 from checkpoints import DEEPSEEK, spec_for
 from dayzero.domain.planning import Degrees
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
-from dayzero.stages.layout import UncuttableError, coordinates_of, lay_out, partition_of
-from dayzero.stages.layout_constraints import violations
-from dayzero.stages.layout_cut import cut_by, largest_power_of_two, padded_rows
-from dayzero.stages.layout_partition import copies_of, placed, slot_counts, slots_of
-from dayzero.stages.layout_rules import Rules
-from dayzero.stages.layout_runs import Run
-from dayzero.stages.layout_shares import rank_weight_bytes, weight_table
+from dayzero.stages.layout.constraints import violations
+from dayzero.stages.layout.cut import cut_by, largest_power_of_two, padded_rows
+from dayzero.stages.layout.laying import UncuttableError, coordinates_of, lay_out, partition_of
+from dayzero.stages.layout.partition import copies_of, placed, slot_counts, slots_of
+from dayzero.stages.layout.rules import Rules
+from dayzero.stages.layout.runs import Run
+from dayzero.stages.layout.shares import rank_weight_bytes, weight_table
 from small_structures import headers
 
 LLAMA: dict[str, Any] = {
@@ -90,7 +90,7 @@ def test_c05_scales_of_stacked_experts_are_each_experts_own() -> None:
     name = "model.layers.0.mlp.experts.gate_up_proj"
     config = {**EIGHT["mxfp4"], "num_local_experts": 2, "intermediate_size": 96, "hidden_size": 256,
               "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}  # fmt: skip
-    from dayzero.stages.layout_stored import stored_tensors
+    from dayzero.stages.layout.stored import stored_tensors
 
     stored = {tensor.name: tensor.shape for tensor in stored_tensors(spec_for(config)) or ()}
     assert stored[f"{name}_scale_inv"] == (2, 2, 2)

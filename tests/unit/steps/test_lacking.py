@@ -10,7 +10,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.domain.operators import CoverageReport, Gap
 from dayzero.domain.results import ResultKey, StoredResult
 from dayzero.domain.verdict import Grade, Mode
-from dayzero.stages.coverage_ranking import with_models
+from dayzero.stages.coverage.ranking import with_models
 from dayzero.steps.lacking import lacking
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from dayzero.domain.observations import MemoryObserved, RankMemory
 from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd
 from dayzero.domain.verdict import Verdict
-from dayzero.stages.memory_error import memory_error
+from dayzero.stages.memory.error import memory_error
 from dayzero.steps import measuring, weights
 from fakes_bench import ended, make_bench
 

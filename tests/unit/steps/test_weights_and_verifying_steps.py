@@ -10,7 +10,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError, BlockedError
-from dayzero.stages.judging import CHECKS_OF
+from dayzero.stages.judging.checks import CHECKS_OF
 from dayzero.steps import verifying, weights
 from fakes_bench import FakeTracer, ended, make_bench
 

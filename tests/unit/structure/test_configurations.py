@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayzero.errors import BadInputError
-from dayzero.stages.configuration import read_configuration
-from dayzero.stages.structure import read_spec
+from dayzero.stages.configuration.reading import read_configuration
+from dayzero.stages.structure.reading import read_spec
 
 LLAMA = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 576, "num_hidden_layers": 30,

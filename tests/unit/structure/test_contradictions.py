@@ -6,7 +6,7 @@ import pytest
 
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
-from dayzero.stages.structure import read_spec
+from dayzero.stages.structure.reading import read_spec
 from small_structures import LLAMA, headers, llama_headers, read
 
 MIXTURE: dict[str, Any] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dayzero.errors import BadInputError
-from dayzero.stages.state import bytes_at
-from dayzero.stages.structure import read_spec
+from dayzero.stages.memory.state_of_sequence import bytes_at
+from dayzero.stages.structure.reading import read_spec
 from golden_models import GRADED_BASIS, NOT_PRINTED, OFF, TABLE, Model, models, printed_of, spec_of, table
 
 GRADED = [model for model in models() if model.graded and model.expect["total"] is not None]

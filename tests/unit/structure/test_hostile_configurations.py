@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.release import HubKind, ModelRef
 from dayzero.errors import BadInputError
-from dayzero.stages.quantization_targets import as_globs
-from dayzero.stages.structure import read_spec
-from dayzero.stages.structure_json import inspect_document
+from dayzero.stages.parameters.quantization_targets import as_globs
+from dayzero.stages.structure.document import inspect_document
+from dayzero.stages.structure.reading import read_spec
 from golden_models import models
 
 CONFIGS = [json.loads(model.config) for model in models()]

@@ -8,8 +8,8 @@ from checkpoints import DEEPSEEK, GPT_OSS, SMOLLM2, index_for, spec_for
 from dayzero.domain.release import HubKind, ModelRef
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
-from dayzero.stages.state import state_of
-from dayzero.stages.structure_json import inspect_document
+from dayzero.stages.memory.state_of_sequence import state_of
+from dayzero.stages.structure.document import inspect_document
 from small_structures import LLAMA, read
 
 

@@ -9,12 +9,12 @@ from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
-from dayzero.stages.configuration import read_configuration
-from dayzero.stages.layout_constraints import violations
-from dayzero.stages.layout_names import Leaf, place_of
-from dayzero.stages.memory import MemoryModel, experts_on_rank
-from dayzero.stages.parameters_headers import logical_elements
-from dayzero.stages.state import bytes_at, cached_bytes
+from dayzero.stages.configuration.reading import read_configuration
+from dayzero.stages.layout.constraints import violations
+from dayzero.stages.layout.names import Leaf, place_of
+from dayzero.stages.memory.ranks import MemoryModel, experts_on_rank
+from dayzero.stages.memory.state_of_sequence import bytes_at, cached_bytes
+from dayzero.stages.parameters.headers import logical_elements
 from golden_models import spec_of
 from small_structures import LLAMA, headers, llama_headers, read
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
-from dayzero.stages.headers import header_length, index_of, parse_header, parse_weight_map
+from dayzero.stages.headers.reading import header_length, index_of, parse_header, parse_weight_map
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -15,8 +15,8 @@ from dayzero.domain.operators import (
     SupportKind,
 )
 from dayzero.domain.verdict import Grade, Verdict
-from dayzero.stages.bridging import bridgeable, judge_bridges, task_for
-from dayzero.stages.coverage import cover
+from dayzero.stages.coverage.bridging import bridgeable, judge_bridges, task_for
+from dayzero.stages.coverage.covering import cover
 
 OPERATOR = "aten._grouped_mm.default"
 GOOD = BridgeCase("normal", ("bfloat16", "int32"), "(96,128)", 6144, 0.0017, 0.0016, 0.2, 1.0)

@@ -21,7 +21,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError
-from dayzero.stages.judging import CHECKS_OF, Judged, judge, not_run
+from dayzero.stages.judging.checks import CHECKS_OF, Judged, judge, not_run
 
 GOOD, NATIVE = TensorError(960, 0.008, 0.1, 0.9999), TensorError(960, 0.01, 0.1, 0.9999)
 OFF = TensorError(960, 0.04, 0.4, 0.9998)

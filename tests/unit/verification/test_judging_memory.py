@@ -11,10 +11,10 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Mode, Verdict
-from dayzero.stages.entries import _counts
-from dayzero.stages.judging import judge
-from dayzero.stages.judging_memory import TOLERANCE, memory_check, predicted_memory
-from dayzero.stages.memory_error import ERROR, error_words, memory_error
+from dayzero.stages.entries.deciding import _counts
+from dayzero.stages.judging.checks import judge
+from dayzero.stages.judging.memory import TOLERANCE, memory_check, predicted_memory
+from dayzero.stages.memory.error import ERROR, error_words, memory_error
 
 CPU = PlatformProfile("cpu", "CPU", "cpu")
 GIB = 2**30

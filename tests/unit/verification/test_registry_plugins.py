@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.registry import OPERATOR_GROUP, load_plugin, parse_plugin_setting, settings_for
-from dayzero.stages.precision_planting import planted_layer
+from dayzero.stages.precision.planting import planted_layer
 
 
 def test_a_full_setting_gives_name_options_and_pattern() -> None:

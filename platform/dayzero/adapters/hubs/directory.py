@@ -15,9 +15,9 @@ from dayzero.domain.release import FileRole, HubKind, Release, RepoFile, content
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, DependencyError, IntegrityError, NotFoundError
 from dayzero.ports.hub import Progress
-from dayzero.stages.configuration_quantization import SIDE_FILE
-from dayzero.stages.watching import index_to_read, stage_of
-from dayzero.stages.watching_roles import role_of
+from dayzero.stages.configuration.quantization import SIDE_FILE
+from dayzero.stages.watching.roles import role_of
+from dayzero.stages.watching.stages import index_to_read, stage_of
 
 _LARGEST_INDEX_BYTES = 64 << 20
 

@@ -17,8 +17,8 @@ from dayzero.domain.release import HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, BlockedError, IntegrityError, NotFoundError, UnavailableError
 from dayzero.ports.hub import Progress
-from dayzero.stages.watching import index_to_read, stage_of
-from dayzero.stages.watching_roles import role_of
+from dayzero.stages.watching.roles import role_of
+from dayzero.stages.watching.stages import index_to_read, stage_of
 
 _PAGE_ENTRIES = 200
 _LARGEST_DOCUMENT_BYTES = 64 << 20

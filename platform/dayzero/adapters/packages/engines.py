@@ -9,7 +9,7 @@ from dayzero.adapters.packages.foreign import assigned, calls_of, python_tree, t
 from dayzero.domain.operators import EngineManifest
 from dayzero.domain.packages import PackageTables
 from dayzero.errors import BadInputError
-from dayzero.stages.taxonomy import Taxonomy
+from dayzero.stages.inventory.taxonomy import Taxonomy
 
 ENGINE = "vllm"
 BACKEND_LIBRARY = "vllm-backend"

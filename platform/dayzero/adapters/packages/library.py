@@ -18,7 +18,7 @@ from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, Rep
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.hub import Progress
-from dayzero.stages.library_types import (
+from dayzero.stages.configuration.library_types import (
     REGISTRIES,
     default_configuration,
     model_types,

@@ -7,7 +7,7 @@ from dayzero.adapters.packages import engines, flag_gems, torch_npu
 from dayzero.adapters.packages.archive import open_wheel
 from dayzero.domain.packages import PackageTables
 from dayzero.errors import BadInputError
-from dayzero.stages.taxonomy import Taxonomy
+from dayzero.stages.inventory.taxonomy import Taxonomy
 
 _BLOCK_BYTES = 1 << 20
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from dayzero.adapters.profiles.parse import Table, profile_from
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.stages.platform_template import platform_template
+from dayzero.stages.platforms.template import platform_template
 
 _NOT_PROFILES = frozenset({"taxonomy.toml"})
 _LARGEST_BYTES = 1 << 20

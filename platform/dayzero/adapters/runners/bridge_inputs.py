@@ -10,7 +10,7 @@ import torch
 
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.domain.bridges import CallShape, GapTask
-from dayzero.stages.shape_classes import sizes_of
+from dayzero.stages.coverage.shape_classes import sizes_of
 
 TOKENS = 24
 """Tokens that T stands for here; S, the context of a decode step, is one more."""

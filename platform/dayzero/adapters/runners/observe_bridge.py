@@ -17,7 +17,7 @@ from dayzero.adapters.runners.placing import HOST, device_for, placed
 from dayzero.domain.bridges import BridgeCase, BridgeKind, BridgesObserved, Candidate, Recipe
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError
-from dayzero.stages import precision
+from dayzero.stages.precision import limits as precision
 
 TIMED_CALLS = 5
 

@@ -25,7 +25,7 @@ from dayzero.adapters.runners.three_ways import (
 )
 from dayzero.domain.observations import LayerError, LayerErrors, ModuleError
 from dayzero.domain.runs import RunRequest
-from dayzero.stages import precision
+from dayzero.stages.precision import limits as precision
 
 TOKENS = 96
 

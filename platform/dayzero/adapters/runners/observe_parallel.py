@@ -25,8 +25,8 @@ from dayzero.domain.runs import RunRequest
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
 from dayzero.forking import fork_into
-from dayzero.stages.structure import read_spec
-from dayzero.stages.structure_families import sharding_proven
+from dayzero.stages.structure.families import sharding_proven
+from dayzero.stages.structure.reading import read_spec
 
 TOKENS = 24
 RANK_TIMEOUT_S = 1800.0

@@ -12,7 +12,7 @@ import torch
 
 from dayzero.adapters.runners.loading import decoder_layers
 from dayzero.errors import BadInputError
-from dayzero.stages.precision_planting import planted_layer
+from dayzero.stages.precision.planting import planted_layer
 
 
 @torch.library.custom_op("dayzero::planted_silu", mutates_args=())  # type: ignore[untyped-decorator]

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from dayzero.adapters.runners.placing import HOST
 from dayzero.domain.planning import Degrees
 from dayzero.errors import BadInputError
-from dayzero.stages.layout_partition import coordinates_of, expert_slices
+from dayzero.stages.layout.partition import coordinates_of, expert_slices
 
 
 class Groups:

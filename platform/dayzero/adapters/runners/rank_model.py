@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from dayzero.adapters.runners import loading
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
-from dayzero.stages.layout_partition import coordinates_of, copies_of, slots_of
+from dayzero.stages.layout.partition import coordinates_of, copies_of, slots_of
 
 EXPERT = re.compile(r"^(.*\.experts)\.(\d+)\.(\w+)\.weight$")
 PARTS = {"gate_up_proj": (("gate_proj", "w1"), ("up_proj", "w3")), "down_proj": (("down_proj", "w2"),)}

@@ -10,7 +10,7 @@ from dayzero.adapters.runners.operator_capture import OperatorCapture
 from dayzero.adapters.runners.placing import HOST, fetched, placed
 from dayzero.adapters.runners.three_ways import in_precision, run_layer
 from dayzero.domain.observations import ModuleError
-from dayzero.stages import precision
+from dayzero.stages.precision import limits as precision
 
 
 def first_float(out: Any) -> torch.Tensor | None:

@@ -15,7 +15,7 @@ from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.predicates import FieldKind, parse
+from dayzero.stages.predicates.matching import FieldKind, parse
 
 QUERY_FIELDS = {column.name: FieldKind(column.kind.value) for column in COMPATIBILITY_COLUMNS}
 """What a query of the list may name."""

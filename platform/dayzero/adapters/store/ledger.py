@@ -39,7 +39,7 @@ from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import NotFoundError
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.running import Clock
-from dayzero.stages.manifests import in_force
+from dayzero.stages.coverage.manifests import in_force
 
 
 class SqlLedger:

@@ -18,7 +18,7 @@ from dayzero.domain.results import ResultKey, StoredResult
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.manifests import in_force
+from dayzero.stages.coverage.manifests import in_force
 
 
 class MemoryLedger:

@@ -16,7 +16,7 @@ from dayzero.domain.events import Event
 from dayzero.domain.subscriptions import Delivery, DeliveryState, Subscription
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.predicates import FieldKind, Predicate, matches, parse
+from dayzero.stages.predicates.matching import FieldKind, Predicate, matches, parse
 
 EVENT_FIELDS = {column.name: FieldKind(column.kind.value) for column in EVENT_COLUMNS}
 """What a subscription's filter may name."""

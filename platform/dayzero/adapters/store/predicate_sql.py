@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Double, and_, bindparam, cast, func, not_, or_, true
 
-from dayzero.stages.predicates import (
+from dayzero.stages.predicates.matching import (
     And,
     Comparison,
     FieldKind,

@@ -5,7 +5,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from dayzero.stages.library_types import REGISTRIES, model_types
+from dayzero.stages.configuration.library_types import REGISTRIES, model_types
 
 
 def library_name() -> str | None:

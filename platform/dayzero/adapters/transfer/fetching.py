@@ -6,8 +6,8 @@ from dayzero.adapters.transfer.space import is_full, no_space, require_space
 from dayzero.domain.release import Release, RepoFile
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.hub import Hub, Progress
-from dayzero.stages.headers import parse_weight_map
-from dayzero.stages.headers_files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
+from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
+from dayzero.stages.headers.reading import parse_weight_map
 
 
 def fetch_release(hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:

@@ -15,7 +15,7 @@ from dayzero.domain.canonical import digest
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 from dayzero.ports.hub import Progress
-from dayzero.stages.layout import shard_header
+from dayzero.stages.layout.laying import shard_header
 
 MANIFEST = "manifest.json"
 INCOMPLETE = ".incomplete"

@@ -12,7 +12,7 @@ from typing import Self
 from dayzero.domain.shards import ShardTensor
 from dayzero.domain.tensors import DTYPE_BITS, TensorHeader
 from dayzero.errors import BadInputError, DependencyError
-from dayzero.stages.headers import LENGTH_BYTES, header_length, parse_header
+from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, parse_header
 
 WINDOW_BYTES = 16 * 1024 * 1024
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dayzero.adapters.hubs.digests import DigestBook, git_blob_id, write_atomically
 from dayzero.errors import BadInputError
-from dayzero.stages.watching_roles import WEIGHT_SUFFIXES
+from dayzero.stages.watching.roles import WEIGHT_SUFFIXES
 
 LFS_ABOVE_BYTES = 1 << 20
 """Files above 1 MiB, and weights of any size, are LFS files."""

@@ -1,0 +1,1 @@
+"""Everything that somebody needs to run a verified model."""

@@ -1,0 +1,1 @@
+"""config.json becomes a typed configuration: the one door for foreign JSON."""

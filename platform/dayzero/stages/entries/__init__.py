@@ -1,0 +1,1 @@
+"""What verdicts make of a compatibility entry, and what is left for the day."""

@@ -1,0 +1,296 @@
+"""The decision table: what verdicts make of an entry.
+
+| verdicts of the checks that count                                       | correctness |
+|-------------------------------------------------------------------------|-------------|
+| any of them fails                                                       | failing     |
+| all required ones pass                                                  | verified    |
+| end to end passes, a required one is not_run, error or absent           | functional  |
+| end to end is not_run, error or absent                                  | unknown     |
+
+The image, serving and (for inference) fine-tune checks do not count: they have columns of their own. A check whose evidence is
+only predicted decides nothing, in either direction: it is as if it had not been run.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, EntryKey, Freshness, Lifecycle, Performance
+from dayzero.domain.findings import Finding
+from dayzero.domain.operators import CoverageReport
+from dayzero.domain.plan import PlanReport
+from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
+from dayzero.errors import BadInputError
+from dayzero.stages.entries.checks import coverage_check, plan_check, weights_check
+from dayzero.stages.entries.left import REHEARSAL, left_for_the_day, rehearsal_sentence
+
+__all__ = [
+    "END_TO_END",
+    "METHOD",
+    "METHODS",
+    "Requirement",
+    "coverage_check",
+    "derive_entry",
+    "plan_check",
+    "predicted_entry",
+    "requirements",
+    "weights_check",
+]
+
+METHOD = "inference-1"
+"""The method version that inference entries of this version of dayzero are judged by."""
+
+METHODS = {Mode.INFERENCE: METHOD, Mode.FINE_TUNE: "fine-tune-1"}
+
+END_TO_END = "end_to_end.generation"
+
+PERFORMANCE_NAMES = ("ttft", "tpot", "throughput", "tokens_per_s")
+"""What the name of a measurement starts with when it is about performance (memory is not)."""
+
+NO_CLOCK = DayZeroClock()
+"""A day-0 clock on which nothing has happened."""
+
+_GRADES = (Grade.PREDICTED, Grade.DECLARED, Grade.MEASURED)
+NAMED = 2
+"""How many checks a sentence names before it says all."""
+_BY = {Grade.DECLARED: " by the platform's operator manifest"}
+ABOUT_US = ("memory.model",)
+"""Checks of what dayzero predicts: a wrong prediction says nothing against the model."""
+
+_COLUMNS = {"image": "image.", "serving": "serving.", "fine_tune": "fine_tune."}
+_UNMEASURED = (Verdict.NOT_RUN, Verdict.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One thing that must be shown: by any of these checks of that layer, at the rung (None: at every rung it ran at)."""
+
+    layer: CheckLayer
+    any_of: tuple[str, ...]
+    rung: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How an entry lists it when it is missing."""
+        return " or ".join(self.any_of) + (f"@{self.rung}" if self.rung else "")
+
+
+INFERENCE_1 = (
+    Requirement(CheckLayer.OPERATOR_COVERAGE, ("operators.coverage",)),
+    Requirement(CheckLayer.PRECISION, ("operators.float64",)),
+    Requirement(CheckLayer.PRECISION, ("layers.three_way",)),
+    Requirement(CheckLayer.PRECISION, ("model.perplexity",)),
+    Requirement(CheckLayer.MEMORY_PARALLELISM, ("memory.peak", "memory.weights")),
+    Requirement(CheckLayer.END_TO_END, (END_TO_END,)),
+)
+"""What method inference-1 requires of every plan; a plan of several devices also needs parallel.logits at its own rung."""
+
+
+def requirements(key: EntryKey) -> tuple[Requirement, ...]:
+    """Everything that must pass before an entry of that key is verified."""
+    needed: tuple[Requirement, ...] = INFERENCE_1
+    if key.plan.world > 1:
+        needed = (*needed, Requirement(CheckLayer.MEMORY_PARALLELISM, ("parallel.logits",), str(key.plan)))
+    if key.mode is Mode.FINE_TUNE:
+        needed = (*needed, Requirement(CheckLayer.END_TO_END, ("fine_tune.training",)))
+    return needed
+
+
+def derive_entry(
+    key: EntryKey,
+    *,
+    mode: Mode,
+    coverage: CoverageReport | None,
+    report: VerificationReport | None,
+    plan: PlanReport | None,
+    lifecycle: Lifecycle = Lifecycle.DONE,
+    blocked_reason: str | None = None,
+    clock: DayZeroClock = NO_CLOCK,
+    bundle: str | None = None,
+) -> CompatibilityEntry:
+    """The entry that follows from the verdicts by the decision table above.
+
+    `report` is None where nothing was verified; `blocked_reason` makes the lifecycle blocked. The grade is the weakest
+    evidence that the correctness rests on. BadInputError when key, mode, coverage and report are not about the same thing.
+    """
+    _same_subject(key, mode, coverage, report)
+    checks = _with_coverage(report.checks if report else (), coverage)
+    correctness, missing, deciding = _judge(key, checks)
+    measurements = report.measurements if report else ()
+    culprits = report.culprits if report else ()
+    return CompatibilityEntry(
+        key=key,
+        method=METHODS[mode],
+        lifecycle=Lifecycle.BLOCKED if blocked_reason else lifecycle,
+        correctness=correctness,
+        performance=_performance(measurements),
+        freshness=Freshness.CURRENT,
+        grade=_weakest(deciding),
+        evidence=evidence_of(deciding),
+        reason=f"blocked: {blocked_reason}" if blocked_reason else _reason(correctness, missing, deciding, culprits, plan),
+        checks=checks,
+        measurements=measurements,
+        culprits=culprits,
+        gaps=tuple(gap.operator for gap in coverage.gaps) if coverage else (),
+        missing_checks=missing,
+        columns={name: _column(checks, prefix).value for name, prefix in _COLUMNS.items()},
+        bundle=bundle,
+        sample_text=report.sample_text if report else None,
+        clock=clock,
+    )
+
+
+def predicted_entry(
+    key: EntryKey,
+    *,
+    coverage: CoverageReport | None,
+    plan: PlanReport | None,
+    lifecycle: Lifecycle = Lifecycle.PREDICTED,
+    blocked_reason: str | None = None,
+    clock: DayZeroClock = NO_CLOCK,
+    recorded: tuple[Check, ...] = (),
+    left_out: tuple[Finding, ...] = (),
+) -> CompatibilityEntry:
+    """What can be said before the weights: coverage, plan and rehearsal, correctness unknown, the grade predicted.
+
+    `recorded` are the pre-stage's own checks (its rehearsal, and coverage where it is not known); `left_out` tells what the
+    rehearsal could not have. What is left for the day follows from all of them.
+    """
+    rehearsed = tuple(check for check in recorded if check.check.startswith(REHEARSAL))
+    unknown = tuple(check for check in recorded if check not in rehearsed)
+    known = unknown if coverage is None else (coverage_check(coverage),)
+    planned = () if plan is None else (plan_check(plan),)
+    required = tuple(requirement.name for requirement in requirements(key))
+    checks = (*known, *planned, *rehearsed)
+    said = [rehearsal_sentence(rehearsed), *(check.reason for check in (*known, *planned))]
+    return CompatibilityEntry(
+        key=key,
+        method=METHODS[key.mode],
+        lifecycle=Lifecycle.BLOCKED if blocked_reason else lifecycle,
+        correctness=Correctness.UNKNOWN,
+        performance=Performance.UNMEASURED,
+        freshness=Freshness.CURRENT,
+        grade=Grade.PREDICTED,
+        evidence=evidence_of(()),
+        reason=f"blocked: {blocked_reason}" if blocked_reason else "; ".join(said),
+        checks=checks,
+        left=left_for_the_day(required, checks, coverage, plan, left_out),
+        gaps=tuple(gap.operator for gap in coverage.gaps) if coverage else (),
+        missing_checks=required,
+        columns=dict.fromkeys(_COLUMNS, Verdict.NOT_RUN.value),
+        clock=clock,
+    )
+
+
+def _same_subject(key: EntryKey, mode: Mode, coverage: CoverageReport | None, report: VerificationReport | None) -> None:
+    modes = {key.mode, mode} | ({report.mode} if report else set())
+    platforms = {key.platform} | ({report.platform} if report else set()) | ({coverage.platform} if coverage else set())
+    for what, names in (("modes", modes), ("platforms", platforms)):
+        if len(names) > 1:
+            raise BadInputError(
+                f"one entry of {key.model} cannot be derived from results of several {what}: {', '.join(sorted(names))}."
+            )
+
+
+def _with_coverage(checks: tuple[Check, ...], coverage: CoverageReport | None) -> tuple[Check, ...]:
+    if coverage is None or any(check.check == "operators.coverage" for check in checks):
+        return checks
+    return (coverage_check(coverage), *checks)
+
+
+def _counts(check: Check, mode: Mode) -> bool:
+    """Whether the check decides about correctness in that mode."""
+    if check.check in ABOUT_US:
+        return False
+    trained = mode is Mode.FINE_TUNE and check.check.startswith(_COLUMNS["fine_tune"])
+    return check.grade is not Grade.PREDICTED and (trained or not check.check.startswith(tuple(_COLUMNS.values())))
+
+
+def _judge(key: EntryKey, checks: tuple[Check, ...]) -> tuple[Correctness, tuple[str, ...], tuple[Check, ...]]:
+    """The correctness, the names of requirements that are not shown, and the checks it rests on."""
+    counting = tuple(check for check in checks if _counts(check, key.mode))
+    shown = {requirement: _shown(requirement, counting) for requirement in requirements(key)}
+    missing = tuple(requirement.name for requirement, by in shown.items() if not by)
+    failed = tuple(check for check in counting if check.verdict is Verdict.FAIL)
+    if failed:
+        return Correctness.FAILING, missing, failed
+    passed = tuple(check for by in shown.values() for check in by)
+    if not missing:
+        return Correctness.VERIFIED, (), passed
+    if any(check.check == END_TO_END for check in passed):
+        return Correctness.FUNCTIONAL, missing, passed
+    return Correctness.UNKNOWN, missing, ()
+
+
+def _shown(requirement: Requirement, checks: tuple[Check, ...]) -> tuple[Check, ...]:
+    """The checks that show the requirement; none when one of them errs, or when no alternative passes wherever it ran."""
+    about = [check for check in checks if check.layer is requirement.layer and check.check in requirement.any_of]
+    if any(check.verdict is Verdict.ERROR for check in about):
+        return ()
+    shown: list[Check] = []
+    for name in requirement.any_of:
+        runs = [check for check in about if check.check == name]
+        at_rung = not requirement.rung or any(check.rung == requirement.rung for check in runs)
+        if runs and at_rung and all(check.verdict is Verdict.PASS for check in runs):
+            shown += runs
+    return tuple(shown)
+
+
+def _performance(measurements: tuple[Measurement, ...]) -> Performance:
+    measured = any(measurement.name.startswith(PERFORMANCE_NAMES) for measurement in measurements)
+    return Performance.MEASURED if measured else Performance.UNMEASURED
+
+
+def _weakest(checks: Iterable[Check]) -> Grade:
+    return min((check.grade for check in checks), key=_GRADES.index, default=Grade.PREDICTED)
+
+
+def evidence_of(deciding: Iterable[Check]) -> str:
+    """What each grade refers to: an entry that rests on one declaration and six measurements is no mere declaration."""
+    by_grade: dict[Grade, list[str]] = {}
+    for check in deciding:
+        names = by_grade.setdefault(check.grade, [])
+        names += [] if check.check in names else [check.check]
+    if not by_grade:
+        return "predicted: nothing that decides was run"
+    strongest = max(by_grade, key=_GRADES.index)
+    rest = by_grade.pop(strongest)
+    weaker = [f"{' and '.join(names)} {grade.value}{_BY.get(grade, '')}" for grade, names in by_grade.items()]
+    whose = "the rest" if weaker else " and ".join(rest) if len(rest) <= NAMED else "all"
+    return "; ".join([*weaker, f"{whose} {strongest.value}{_BY.get(strongest, '')}"])
+
+
+def _column(checks: tuple[Check, ...], prefix: str) -> Verdict:
+    """One verdict for a column of its own: the worst that was found, and not_run while any of it was not run."""
+    found = {check.verdict for check in checks if check.check.startswith(prefix)}
+    for worst in (Verdict.FAIL, Verdict.ERROR, Verdict.NOT_RUN):
+        if worst in found:
+            return worst
+    return Verdict.PASS if found else Verdict.NOT_RUN
+
+
+def _reason(
+    correctness: Correctness,
+    missing: tuple[str, ...],
+    deciding: tuple[Check, ...],
+    culprits: tuple[Culprit, ...],
+    plan: PlanReport | None,
+) -> str:
+    """One sentence for people, the conclusion first; each check keeps its own reason in full."""
+    listed = ", ".join(missing)
+    if correctness is Correctness.FAILING:
+        names = " and ".join(f"{check.check} at {check.rung}" for check in deciding)
+        if culprits:
+            return f"wrong at {_place(culprits[0])}; {names} {'fails' if len(deciding) == 1 else 'fail'}"
+        return f"{names} {'fails' if len(deciding) == 1 else 'fail'}: {'; '.join(check.reason for check in deciding)}"
+    if correctness is Correctness.VERIFIED:
+        return f"all {len(deciding)} required checks pass"
+    if correctness is Correctness.FUNCTIONAL:
+        return f"end to end passes; not shown: {listed}"
+    unplanned = "; no plan fits" if plan is not None and plan.plan is None else ""
+    return f"not shown: {listed}{unplanned}"
+
+
+def _place(culprit: Culprit) -> str:
+    layer = f"layer {culprit.layer_index} ({culprit.module})" if culprit.layer_index is not None else culprit.module
+    operator = f", operator {culprit.operator}" if culprit.operator else ""
+    return f"{layer}{operator}: error {culprit.error:.3g}, allowed {culprit.tolerance:.3g}"

@@ -1,0 +1,1 @@
+"""Safetensors headers and indexes, never values."""

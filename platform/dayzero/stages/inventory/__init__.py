@@ -1,0 +1,1 @@
+"""Which operators a model needs, by the names of the taxonomy."""

@@ -1,0 +1,1 @@
+"""What a run observed becomes checks, measurements and culprits."""

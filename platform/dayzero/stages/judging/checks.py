@@ -1,0 +1,146 @@
+"""From what a run observed to checks, measurements and culprits. Verdicts come from numbers and from nothing else.
+
+    judged = judge(request, outcome, codec.load, limits, evidence=(sha256_of_document,))
+    for check in judged.checks: ledger.put_check(check, lease)
+
+One call takes any outcome: a run that did not complete gives the same checks, as error or fail with the run's own reason.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from dayzero.domain.observations import (
+    CheckName,
+    GenerationObserved,
+    LayerErrors,
+    OperatorErrors,
+    ParallelObserved,
+    PerplexityObserved,
+)
+from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
+from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
+from dayzero.errors import BadInputError
+from dayzero.stages.judging import models as judging_models
+from dayzero.stages.judging import parts as judging_parts
+from dayzero.stages.judging import runs as judging_runs
+
+METHOD = "three-way-1"
+"""Version of the method; a change of limits or of what is compared is a new one."""
+
+CHECKS_OF = {
+    Observation.OPERATORS: ((CheckLayer.PRECISION, CheckName.OPERATORS_FLOAT64),),
+    Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
+    Observation.PERPLEXITY: ((CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),),
+    Observation.PARALLEL: ((CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),),
+    Observation.MEMORY: ((CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_MODEL),),
+    Observation.GENERATION: (
+        (CheckLayer.END_TO_END, CheckName.GENERATION),
+        (CheckLayer.END_TO_END, CheckName.REFERENCE_TEXT),
+        (CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_PEAK),
+    ),
+}
+"""Which checks each observation decides."""
+
+
+Noun = TypeVar("Noun")
+
+
+class Load(Protocol):
+    """Reads a noun from its JSON document (codec.load); BadInputError when it is none."""
+
+    def __call__(self, noun: type[Noun], document: bytes, /) -> Noun:
+        """The noun."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one outcome says: checks (always those of CHECKS_OF), measurements, culprits, and the text that was generated."""
+
+    checks: tuple[Check, ...]
+    measurements: tuple[Measurement, ...] = ()
+    culprits: tuple[Culprit, ...] = ()
+    sample_text: str | None = None
+
+
+def judge(
+    request: RunRequest,
+    outcome: RunOutcome,
+    load: Load,
+    limits: RunLimits | None = None,
+    evidence: tuple[str, ...] = (),
+) -> Judged:
+    """The checks of the request's observation from its outcome; `evidence` are artifacts that hold the observed figures.
+
+    BadInputError for an observation that decides no check (STACK, MANIFEST).
+    """
+    if request.observation not in CHECKS_OF:
+        raise BadInputError(f"{request.observation.value} decides no check.", remedy="Read its document instead.")
+    rung = str(request.degrees)
+    if outcome.end is not RunEnd.COMPLETED:
+        return Judged(_unfinished(request, outcome, limits, rung, evidence))
+    try:
+        return _completed(request, outcome, load, limits, rung, evidence)
+    except BadInputError as error:
+        return Judged(_all(request, rung, Verdict.ERROR, f"the run's document cannot be read: {error.message}", evidence))
+
+
+def _completed(
+    request: RunRequest, outcome: RunOutcome, load: Load, limits: RunLimits | None, rung: str, evidence: tuple[str, ...]
+) -> Judged:
+    match request.observation:
+        case Observation.OPERATORS:
+            operators = load(OperatorErrors, outcome.document)
+            check, culprits = judging_parts.operators_check(operators, rung, evidence)
+            return Judged((check,), culprits=culprits)
+        case Observation.LAYERS:
+            layers = load(LayerErrors, outcome.document)
+            check, culprits = judging_parts.layers_check(layers, rung, evidence)
+            return Judged((check,), culprits=culprits)
+        case Observation.PERPLEXITY:
+            perplexity = load(PerplexityObserved, outcome.document)
+            check, measurements = judging_models.perplexity_check(perplexity, rung, evidence)
+            return Judged((check,), measurements)
+        case Observation.PARALLEL:
+            parallel = load(ParallelObserved, outcome.document)
+            check, measurements = judging_models.parallel_check(parallel, rung, evidence)
+            return Judged((check,), measurements)
+        case _:
+            generated = load(GenerationObserved, outcome.document)
+            peak = max(generated.peak_rss_bytes, outcome.peak_rss_bytes or 0)
+            checks = (
+                judging_runs.generation_check(generated, rung, evidence),
+                judging_runs.reference_text_check(generated, rung, evidence),
+                judging_runs.device_peak_check(generated, rung, evidence)
+                or judging_runs.peak_check(peak, limits, rung, evidence),
+            )
+            return Judged(checks, judging_runs.generation_measurements(generated, peak, rung), (), generated.text)
+
+
+def _unfinished(
+    request: RunRequest, outcome: RunOutcome, limits: RunLimits | None, rung: str, evidence: tuple[str, ...]
+) -> tuple[Check, ...]:
+    """A crash, hang or refusal measured nothing: error. Out of memory is a measured failure where the peak is judged."""
+    reason = f"{request.observation.value} run {outcome.end.value.replace('_', ' ')}: {outcome.reason}"
+    checks = _all(request, rung, Verdict.ERROR, reason, evidence)
+    if outcome.end is not RunEnd.OUT_OF_MEMORY or all(check.check != CheckName.MEMORY_PEAK for check in checks):
+        return checks
+    limit = limits.memory_bytes if limits else None
+    peak = Check(
+        CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_PEAK.value, rung, Verdict.FAIL, Grade.MEASURED, reason,
+        measured=None if outcome.peak_rss_bytes is None else float(outcome.peak_rss_bytes),
+        tolerance=None if limit is None else float(limit), unit="bytes", n=1, evidence=evidence,
+    )  # fmt: skip
+    return (*(check for check in checks if check.check != CheckName.MEMORY_PEAK), peak)
+
+
+def _all(request: RunRequest, rung: str, verdict: Verdict, reason: str, evidence: tuple[str, ...]) -> tuple[Check, ...]:
+    return tuple(
+        Check(layer, name.value, rung, verdict, Grade.MEASURED, reason, evidence=evidence)
+        for layer, name in CHECKS_OF[request.observation]
+    )
+
+
+def not_run(observation: Observation, rung: str, reason: str) -> tuple[Check, ...]:
+    """The observation's checks as not_run, for one that nobody asked a runner for."""
+    return _all(RunRequest(observation, ""), rung, Verdict.NOT_RUN, reason, ())

@@ -1,0 +1,1 @@
+"""A plan as the launch of each engine."""

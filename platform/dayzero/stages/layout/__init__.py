@@ -1,0 +1,1 @@
+"""Which rank holds which slice of which tensor."""

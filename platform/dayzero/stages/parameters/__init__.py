@@ -1,0 +1,1 @@
+"""Which tensors a structure has, how many parameters, how many bytes."""

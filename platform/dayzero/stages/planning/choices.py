@@ -1,0 +1,58 @@
+"""What a plan chooses beside its degrees, from what the workload allows and the platform supports."""
+
+from collections.abc import Iterator
+
+from dayzero.domain.findings import Finding
+from dayzero.domain.planning import Choices, Degrees, Objective, Workload
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.stages.memory.state_of_sequence import cache_element_bytes
+
+CHUNKS = (2048, 8192)
+"""Tokens of prefill in one step that are tried beside the whole prompt (chunked prefill, Sarathi-Serve, arXiv 2403.02310)."""
+_WHOLE_PROMPT = 8192
+_ARITHMETIC = {"fp8": "float8", "float8_e4m3fn": "float8", "float8_e5m2": "float8", "int8": "int8"}
+_MICRO_BATCHES = (1, 2, 4)
+_VIRTUAL_STAGES = (1, 2, 4)
+
+
+def choices_for(workload: Workload, profile: PlatformProfile) -> tuple[Choices, ...]:
+    """Every combination to judge; the widest plan keeps to what verification runs: the native cache, whole prompts."""
+    if workload.objective is Objective.WIDEST:
+        return (Choices(),)
+    if workload.training is not None:
+        return tuple(Choices(micro_batch=size, virtual_stages=pieces) for size in _MICRO_BATCHES for pieces in _VIRTUAL_STAGES)
+    dtypes: list[str | None] = [dtype for dtype in workload.cache_dtypes if cache_supported(dtype, profile)]
+    return tuple(Choices(cache_dtype=dtype, chunk_tokens=chunk) for dtype in dtypes or [None] for chunk in _chunks(workload))
+
+
+def _chunks(workload: Workload) -> Iterator[int | None]:
+    prompt = max(1, workload.context_tokens - workload.generated_tokens)
+    yield from (chunk for chunk in CHUNKS if chunk < prompt)
+    if prompt <= _WHOLE_PROMPT:
+        yield None
+
+
+def cache_supported(dtype: str, profile: PlatformProfile) -> bool:
+    """Whether nothing speaks against a cache of that dtype: a source that says so, or a list of dtypes without it.
+    BadInputError for a dtype that is no cache dtype."""
+    cache_element_bytes(dtype)
+    arithmetic = _ARITHMETIC.get(dtype, dtype)
+    if arithmetic in profile.unsupported_dtypes:
+        return False
+    return not profile.dtypes or arithmetic in profile.dtypes or arithmetic == "float32"
+
+
+def choice_findings(workload: Workload, profile: PlatformProfile) -> Iterator[Finding]:
+    """Which of the workload's cache dtypes the platform cannot take."""
+    for dtype in workload.cache_dtypes:
+        if not cache_supported(dtype, profile):
+            why = profile.unsupported_dtypes.get(_ARITHMETIC.get(dtype, dtype))
+            said = f": {why.value}" if why is not None else ": it is not among the dtypes that the profile names"
+            yield Finding("plan.cache_dtype", dtype, f"{profile.slug} takes no {dtype} cache{said}")
+
+
+def sensible(degrees: Degrees, choices: Choices, layers: int) -> bool:
+    """Whether the choice differs from a simpler one under these degrees: pieces of a pipeline need stages and layers."""
+    if choices.virtual_stages == 1:
+        return True
+    return degrees.pp > 1 and layers % (degrees.pp * choices.virtual_stages) == 0

@@ -1,0 +1,79 @@
+"""Which plan is better: by objective, and the front of throughput a device against speed for one user."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dayzero.domain.planning import Choices, Degrees, Objective, Workload
+from dayzero.domain.platforms import PlatformProfile
+from dayzero.stages.cost.serving import Served
+from dayzero.stages.cost.training import Trained
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that is structurally possible, with its likely times in serving or training (None: a figure is missing)."""
+
+    degrees: Degrees
+    choices: Choices
+    served: Served | None
+    trained: Trained | None = None
+
+
+def occupied_devices(degrees: Degrees, profile: PlatformProfile) -> int:
+    """Devices that the plan keeps others from: whole nodes, once it needs more than one."""
+    node = int(profile.devices_per_node.value) if profile.devices_per_node is not None else 1
+    return degrees.world if degrees.world <= node or node < 1 else -(-degrees.world // node) * node
+
+
+def widest_first(degrees: Degrees) -> tuple[int, ...]:
+    """Larger worlds first, then more model parallelism (its rungs are what is verified), tensor before pipeline, and whole
+    experts only where slices do not do."""
+    return (-degrees.world, -degrees.tp * degrees.pp, -degrees.tp, degrees.ep, degrees.etp, degrees.cp)
+
+
+def preference(
+    workload: Workload, profile: PlatformProfile, candidate: Candidate, longest_tokens: int = 0
+) -> tuple[float, ...]:
+    """Sorts the best first: plans without estimates behind those with, equals by fewer devices, then by less communication."""
+    degrees, speed = candidate.degrees, _speed(workload, candidate)
+    if workload.objective is Objective.WIDEST:
+        return tuple(map(float, widest_first(degrees)))
+    simple = (float(occupied_devices(degrees, profile)), float(degrees.world), float(degrees.pp), float(degrees.tp),
+              float(degrees.ep), float(degrees.etp), float(degrees.cp), float(candidate.choices.chunk_tokens or 0),
+              float(candidate.choices.micro_batch), float(candidate.choices.virtual_stages))  # fmt: skip
+    if workload.objective is Objective.LONGEST_CONTEXT:
+        return (-float(longest_tokens), *speed, *simple)
+    if workload.objective is Objective.FEWEST_DEVICES:
+        return (simple[0], simple[1], *speed, *simple[2:])
+    return (*speed, *simple)
+
+
+def _speed(workload: Workload, candidate: Candidate) -> tuple[float, float]:
+    served = candidate.served
+    if candidate.trained is not None:
+        return (0.0, candidate.trained.step_s)
+    if served is None:
+        return (1.0, 0.0)
+    if workload.objective is Objective.LATENCY:
+        return (0.0, served.ttft_s + served.tpot_s * workload.generated_tokens)
+    return (0.0, -served.tokens_per_s)
+
+
+def pareto_front(
+    candidates: Iterable[Candidate], profile: PlatformProfile, fits: Callable[[Candidate], bool]
+) -> Sequence[Candidate]:
+    """Those that fit and that no other beats in both output tokens/s a device and tokens/s for one user; fastest for the user
+    first. Only candidates that would lie on the front are asked whether they fit."""
+    points = []
+    for candidate in candidates:
+        if candidate.served is not None:
+            share = candidate.served.tokens_per_s / occupied_devices(candidate.degrees, profile)
+            points.append((1 / candidate.served.tpot_s, share, candidate))
+    points.sort(key=lambda point: (-point[0], -point[1], point[2].degrees.world))
+    front: list[Candidate] = []
+    best = 0.0
+    for _, share, candidate in points:
+        if share > best and fits(candidate):
+            front.append(candidate)
+            best = share
+    return front

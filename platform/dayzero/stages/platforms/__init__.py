@@ -1,0 +1,1 @@
+"""What a profile lacks, a template for a new one, how a device is probed."""

@@ -1,0 +1,1 @@
+"""Limits of precision, and what stands out by them."""

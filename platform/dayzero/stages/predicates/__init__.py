@@ -1,0 +1,1 @@
+"""One grammar for rules, subscriptions and queries."""

@@ -1,0 +1,1 @@
+"""The same architecture, small."""

@@ -1,0 +1,1 @@
+"""A configuration and headers become a ModelSpec."""
