@@ -71,10 +71,14 @@ def test_experts_are_divided_by_ep_and_redundant_ones_are_counted() -> None:
     )
     assert alone is not None and more is not None
     experts = 58 * 256 * 44040192
-    extra = more.memory[0].items_bytes.get("redundant_experts", 0)
+    copies = [budget.items_bytes.get("redundant_experts", 0) for budget in more.memory]
     # Scales of 128 × 128 blocks come on top of a byte a weight.
     assert experts / 8 < alone.memory[0].items_bytes["weights"] < experts / 8 * 1.5
-    assert extra == pytest.approx(58 * 4 * 44040192, rel=0.001)
+    # The draft layer has experts too, and its copies are written like the others'.
+    assert sum(copies) == pytest.approx(59 * 32 * 44040192, rel=0.001)
+    held = [budget.items_bytes["weights"] + copy for budget, copy in zip(more.memory, copies, strict=True)]
+    assert len(set(held)) == 1
+    assert held[0] - alone.memory[0].items_bytes["weights"] == pytest.approx(59 * 4 * 44040192, rel=0.001)
 
 
 def test_window_layers_are_not_charged_in_full() -> None:

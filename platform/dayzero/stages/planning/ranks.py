@@ -70,15 +70,15 @@ class RankMemory:
     def weights(self, degrees: Degrees) -> tuple[StageWeights, ...]:
         """Weight bytes by stage; UncuttableError names what cannot be cut."""
         assert self.table is not None
-        return self.table.stages(degrees)
+        return self.table.stages(degrees, self.workload.redundant_experts)
 
     def fullest(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> MemoryBudget:
         """The rank that needs most (`sequences`: on each replica, where not the workload's); UncuttableError."""
         model = self.model(degrees, sequences)
         most, where = -1, (0, 0)
         kept: Mapping[str, int] = {}
-        for stage, owner, size in self._most(degrees):
-            items = model.rank_items(degrees, choices, stage, size)
+        for stage, owner, size, copies in self._most(degrees):
+            items = self._items(model, degrees, choices, (stage, size, copies))
             total = sum([size for name, size in items.items() if name[:5] != "host_"])
             if total > most:
                 most, where, kept = total, (stage, owner), items
@@ -92,7 +92,7 @@ class RankMemory:
             return 0
         shape = cache_shape(self.workload.context_tokens, degrees, choices, self.spec.state.dtype)
         most = 0
-        for stage, _, size in self._most(degrees):
+        for stage, _, size, _ in self._most(degrees):
             state = sum(count * self._state_bytes(kind, shape) for kind, count in self._held(degrees.pp, stage))
             most = max(most, size + sequences * state)
         return max(0, most - limit)
@@ -114,16 +114,25 @@ class RankMemory:
     def budgets(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> tuple[MemoryBudget, ...]:
         """One budget for every rank of the plan."""
         model, stages, limit = self.model(degrees, sequences), self.weights(degrees), self.limit_of(degrees)
-        known: dict[tuple[int, int], Mapping[str, int]] = {}
+        known: dict[tuple[int, int, int], Mapping[str, int]] = {}
         budgets = []
         for rank in range(degrees.world):
             at = coordinates_of(rank, degrees)
             held = stages[at.pp]
-            key = (at.pp, held.common_bytes + held.experts_bytes[min(at.ep, len(held.experts_bytes) - 1)])
+            owner = min(at.ep, len(held.experts_bytes) - 1)
+            key = (at.pp, held.common_bytes + held.experts_bytes[owner], held.redundant_bytes[owner])
             if key not in known:
-                known[key] = model.rank_items(degrees, choices, *key)
+                known[key] = self._items(model, degrees, choices, key)
             budgets.append(MemoryBudget(rank, known[key], limit))
         return tuple(budgets)
+
+    def _items(self, model: MemoryModel, degrees: Degrees, choices: Choices, held: tuple[int, int, int]) -> Mapping[str, int]:
+        """Items of a rank that holds (stage, weight bytes, of them second copies), the copies as an item of their own."""
+        stage, size, copies = held
+        items = model.rank_items(degrees, choices, stage, size)
+        if not copies and "redundant_experts" not in items:
+            return items
+        return {**items, "weights": items["weights"] - copies, "redundant_experts": copies}
 
     def model(self, degrees: Degrees, sequences: int | None = None) -> MemoryModel:
         """The model of memory at the workload's concurrency, or with so many sequences on each replica."""
@@ -132,17 +141,18 @@ class RankMemory:
             self._models[concurrency] = MemoryModel(self.spec, self.profile, replace(self.workload, concurrency=concurrency))
         return self._models[concurrency]
 
-    def _most(self, degrees: Degrees) -> list[tuple[int, int, int]]:
-        """For each stage that differs from the others: its number, its fullest expert rank, that rank's weight bytes."""
+    def _most(self, degrees: Degrees) -> list[tuple[int, int, int, int]]:
+        """For each stage that differs from the others: its number, its fullest expert rank, that rank's weight bytes, and how
+        many of them are second copies of experts."""
         layers = self._by_layer(degrees)
         if layers is None:
             found = []
             for stage, held in enumerate(self.weights(degrees)):
                 owner = max(range(len(held.experts_bytes)), key=held.experts_bytes.__getitem__)
-                found.append((stage, owner, held.common_bytes + held.experts_bytes[owner]))
+                found.append((stage, owner, held.common_bytes + held.experts_bytes[owner], held.redundant_bytes[owner]))
             return found
         bounds = stage_layers(len(self.spec.layers), degrees.pp)
-        return [(stage, 0, _between(layers, bounds[stage], stage == 0, stage == degrees.pp - 1, degrees.pp))
+        return [(stage, 0, _between(layers, bounds[stage], stage == 0, stage == degrees.pp - 1, degrees.pp), 0)
                 for stage in self._stages(degrees.pp)]  # fmt: skip
 
     def _by_layer(self, degrees: Degrees) -> _LayerWeights | None:
@@ -154,7 +164,7 @@ class RankMemory:
     def _read_layers(self, degrees: Degrees) -> _LayerWeights | None:
         """None where expert ranks differ, or layers are unknown: then stages are asked for one by one."""
         count = len(self.spec.layers)
-        if count < 2:
+        if count < 2 or self.workload.redundant_experts:
             return None
         stages = self.weights(replace(degrees, pp=count, dp=degrees.attention_dp))
         if any(len(set(held.experts_bytes)) > 1 for held in stages):
