@@ -103,7 +103,7 @@ def test_a_refusal_carries_the_childs_own_sentence(tmp_path: Path) -> None:
 
 
 def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
-    sleeper = "import sys, time\nfrom dayzero.adapters.runners import containment\n"
+    sleeper = "import sys, time\nfrom dayzero import containment\n"
     sleeper += "containment.die_with_parent(int(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(600)"
     parent = "import os, subprocess, sys, time\n"
     parent += f"child = subprocess.Popen([sys.executable, '-c', {sleeper!r}, str(os.getpid())])\n"
@@ -124,7 +124,7 @@ def test_the_child_dies_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_without_network_only_loopback_answers(tmp_path: Path) -> None:
-    code = "from dayzero.adapters.runners import containment\nimport socket\n"
+    code = "from dayzero import containment\nimport socket\n"
     code += "print(containment.close_network(), [name for _, name in socket.if_nameindex()])"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     if not said.startswith("None"):
