@@ -41,7 +41,6 @@ from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
 from .told import tell as tell
-from .told import tell_bridges as tell_bridges
 from .told import tell_manifest as tell_manifest
 from .warming import warm_tracer as warm_tracer
 from .work import conclude as conclude

@@ -7,12 +7,9 @@ from uuid import uuid4
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
 from dayzero.adapters.packages.index import parse_requirement
-from dayzero.adapters.profiles.load import choose_profile, load_profiles
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
-from dayzero.app.benches import (
-    bench_on,
-)
+from dayzero.app.benches import bench_on, known_platform
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
@@ -35,8 +32,7 @@ def local_work(settings: Settings, model: str, platform: str, tracer: Tracer | N
     """Take up a model for one command, with a tracer that was started before where there is one."""
     ref = parse_model_ref(model)
     release = resolve(ref, settings)
-    profiles = load_profiles(settings.platforms_dir)
-    profile = choose_profile(profiles, platform)
+    profile = known_platform(settings, platform)
     clock = SystemClock()
     adaptation = Adaptation(
         id=str(uuid4()),

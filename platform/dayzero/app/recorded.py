@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
-from dayzero.adapters.profiles.load import choose_profile, load_profiles
-from dayzero.app.benches import is_here
+from dayzero.adapters.profiles.load import choose_profile
+from dayzero.app.benches import is_here, known_platform
 from dayzero.app.planes import Plane, control_bench, control_plane
 from dayzero.app.told import tell_manifest
 from dayzero.app.work import claimed, conclude, ended, is_served, run_step, stop
@@ -33,7 +33,7 @@ def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
 
     DependencyError where the platform is not here: candidates are verified on the device.
     """
-    if not is_here(choose_profile(load_profiles(settings.platforms_dir), platform)):
+    if not is_here(known_platform(settings, platform)):
         raise DependencyError(f"{platform} is not a device of this host.", remedy="Bridge on a host that has it.")
     with control_plane(settings) as plane:
         adaptation, profile = _requested(plane, model, platform, Purpose.PRESTAGE)

@@ -32,7 +32,7 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile, 
         ledger.put_manifest(*known)
 
 
-def tell_bridges(work: LocalWork, recorded: Ledger, options: TraceOptions = prestaging.USUAL) -> None:
+def _tell_bridges(work: LocalWork, recorded: Ledger, options: TraceOptions) -> None:
     """Copy what the database's ledger knows of bridges for the gaps of a command's model into the command's own."""
     bench, lease = work.bench, work.lease
     subject = prestaging.subject_of(bench, lease)
@@ -64,7 +64,7 @@ def _tell(settings: Settings, work: LocalWork, plane: Plane | None, options: Tra
     profile = prestaging.subject_of(work.bench, work.lease).profile
     tell_manifest(work.bench.ledger, settings, profile, plane.ledger if plane else None)
     if plane is not None:
-        tell_bridges(work, plane.ledger, options)
+        _tell_bridges(work, plane.ledger, options)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dayzero.domain.planning import Degrees
-from dayzero.domain.release import FileRole, Release
 
 if TYPE_CHECKING:
     from dayzero.settings import Settings
@@ -33,8 +32,3 @@ def sized(devices: int | None, degrees: Degrees | None) -> "Settings":
     settings = load_settings()
     wanted = devices or (max(degrees.world, settings.cpu_devices) if degrees else settings.cpu_devices)
     return settings.model_copy(update={"cpu_devices": wanted})
-
-
-def has_weights(release: Release) -> bool:
-    """Whether the release has its weights, so that there are headers to read."""
-    return any(file.role is FileRole.WEIGHTS for file in release.files)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, degrees_of, has_weights, sized
+from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, degrees_of, sized
 from dayzero.cli.output import print_document, print_error, print_table
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
@@ -31,7 +31,7 @@ def inspect(
 ) -> None:
     """Structure, parameters and state, from configuration and tensor headers; no weights are read."""
     work = app.local_work(load_settings(), model, "cpu")
-    read = weights.full_structure if has_weights(work.release) else prestaging.structure
+    read = weights.full_structure if work.release.weight_files() else prestaging.structure
     spec = read(work.bench, work.lease, kv_dtype).noun
     spec = replace(spec, known=app.knows_architecture(spec.model_type))
     document = inspect_document(spec, work.release.ref, context)

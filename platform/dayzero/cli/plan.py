@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Json, Model, Platform, degrees_of, has_weights, sized
+from dayzero.cli.arguments import Degree, Json, Model, Platform, degrees_of, sized
 from dayzero.cli.screen import show_plan
 from dayzero.domain.planning import Objective
 from dayzero.errors import ExitCode
@@ -53,7 +53,7 @@ def plan(
     work = app.local_work(settings, model, platform)
     request = app.plan_request(settings, asked, template, tuple(what_if or ()), devices_given=devices is not None)
     bench = replace(work.bench, degrees=degrees, request=request, any_devices=devices is None)
-    found = explaining.explained(bench, work.lease, with_weights=has_weights(work.release))
+    found = explaining.explained(bench, work.lease, with_weights=bool(work.release.weight_files()))
     show_plan(found, svg=svg, launch=launch, json=json)
     if found.report.plan is None:
         raise typer.Exit(ExitCode.VERDICT_FAIL)

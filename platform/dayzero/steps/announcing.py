@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dayzero.domain.release import FileRole, Release, ReleaseStage
+from dayzero.domain.release import Release, ReleaseStage
 from dayzero.errors import BadInputError
 from dayzero.ports.catalog import Recorded, WatchBook
 from dayzero.ports.hub import Hub
@@ -16,7 +16,7 @@ def announce(book: WatchBook, hub: Hub, release: Release, platforms: Sequence[st
 
     BadInputError: there are weights beside it (that is a release of its own), or it is no configuration.
     """
-    if any(file.role is FileRole.WEIGHTS for file in release.files):
+    if release.weight_files():
         raise BadInputError(
             f"{release.ref} has weights already.", remedy="Adapt it: `dayzero adapt MODEL`, or announce its config.json alone."
         )

@@ -48,7 +48,7 @@ class Recorded:
 
 def counted(documents: dict[Adaptation, tuple[bytes, ...]], model: str = "org/new") -> dict[str, int]:
     recorded = Recorded(documents)
-    return dict(lacking(recorded, recorded, "far", model))  # type: ignore[arg-type]
+    return dict(lacking(recorded, recorded, "far", model))
 
 
 def test_other_models_of_the_platform_are_counted_once_by_their_newest_coverage() -> None:
