@@ -51,8 +51,10 @@ def trace_config(text: str, *, fold_layers: bool, options: TraceOptions | None =
 
 def _traced(text: str, tracing: "_Tracing", wanted: TraceOptions) -> Trace:
     components = parameters_by_component(tracing.built.model)
-    with sharded(tracing.built.model, wanted.tp) if wanted.tp > 1 else nullcontext():
-        training = beside(lambda: tracing.training(wanted.tp)) if wanted.train else _Trained
+    with (
+        sharded(tracing.built.model, wanted.tp) if wanted.tp > 1 else nullcontext(),
+        beside(lambda: tracing.training(wanted.tp)) if wanted.train else nullcontext(_Trained) as training,
+    ):
         recorder = tracing.inference(wanted.tp)
         trained = training()
     collectives = [*recorder.collectives(wanted.tp)] if wanted.tp > 1 else []
