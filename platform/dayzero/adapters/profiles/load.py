@@ -1,19 +1,18 @@
 """Loads platform profiles: the shipped ones, and a user's own on top of them."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
 from dayzero.adapters.profiles.parse import Table, profile_from
+from dayzero.adapters.profiles.tables import parsed_table, read_table
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.stages.platforms.template import platform_template
 
 _NOT_PROFILES = frozenset({"taxonomy.toml"})
-_LARGEST_BYTES = 1 << 20
 _SLUG = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _DEVICE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
@@ -46,7 +45,7 @@ def _all_tables(extra_dir: Path | None, but: Path | None) -> dict[str, tuple[str
 
 
 def _with(path: Path, known: Mapping[str, tuple[str, Table]]) -> tuple[str, Table]:
-    table = _table(path, path.name)
+    table = read_table(path, f"platform profile {path.name}")
     slug = _slug(table, path.name)
     under = _base(table, slug, path.name, {name: known_table for name, (_, known_table) in known.items()})
     return path.name, _merged(under, table) | {"slug": slug}
@@ -79,7 +78,7 @@ def _shipped() -> tuple[tuple[str, Table], ...]:
     found = []
     for item in sorted(files("dayzero.platforms").iterdir(), key=lambda item: item.name):
         if item.name.endswith(".toml") and item.name not in _NOT_PROFILES:
-            found.append((item.name, _parsed(item.read_text(encoding="utf-8"), item.name)))
+            found.append((item.name, parsed_table(item.read_text(encoding="utf-8"), f"platform profile {item.name}")))
     return tuple(found)
 
 
@@ -91,22 +90,6 @@ def _user_files(extra_dir: Path | None) -> list[Path]:
             f"the folder of platform profiles {extra_dir} does not exist.", remedy="Correct DAYZERO_PLATFORMS_DIR."
         )
     return sorted(extra_dir.glob("*.toml"))
-
-
-def _table(path: Path, name: str) -> Table:
-    try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise BadInputError(f"platform profile {name} is larger than {_LARGEST_BYTES} bytes.")
-        return _parsed(path.read_text(encoding="utf-8"), name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"platform profile {name} cannot be read: {error}.") from error
-
-
-def _parsed(text: str, name: str) -> Table:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInputError(f"platform profile {name} is not TOML: {error}.") from error
 
 
 def _slug(table: Table, name: str) -> str:

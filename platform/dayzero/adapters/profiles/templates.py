@@ -1,6 +1,5 @@
 """Planning templates: the shipped ones, and a user's own file on top of them."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import StrEnum
@@ -10,19 +9,20 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from dayzero.adapters.profiles.parse import Table
+from dayzero.adapters.profiles.tables import parsed_table, read_table
 from dayzero.domain.planning import PlanTemplate, Training, Workload
 from dayzero.errors import BadInputError, NotFoundError
 
-_LARGEST_BYTES = 1 << 20
 _Noun = TypeVar("_Noun", Workload, Training)
 
 
 def load_templates(extra: Path | None) -> Mapping[str, PlanTemplate]:
     """Every template by name; a user's replaces a shipped one of the same name. BadInputError names file, template and key."""
-    shipped = tomllib.loads(files("dayzero.plans").joinpath("templates.toml").read_text(encoding="utf-8"))
+    shipped = parsed_table(files("dayzero.plans").joinpath("templates.toml").read_text(encoding="utf-8"), "templates.toml")
     templates = {name: _template(name, table, "templates.toml") for name, table in shipped.items()}
     if extra is not None:
-        templates |= {name: _template(name, table, extra.name) for name, table in _read(extra).items()}
+        own = read_table(extra, f"plan templates {extra}", verb="are", remedy="Correct DAYZERO_PLAN_TEMPLATES.")
+        templates |= {name: _template(name, table, extra.name) for name, table in own.items()}
     return templates
 
 
@@ -31,19 +31,6 @@ def choose_template(templates: Mapping[str, PlanTemplate], name: str) -> PlanTem
     if name not in templates:
         raise NotFoundError(f"there is no plan template {name!r}.", remedy=f"Known: {', '.join(sorted(templates))}.")
     return templates[name]
-
-
-def _read(path: Path) -> Table:
-    try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise BadInputError(f"plan templates {path.name} are larger than {_LARGEST_BYTES} bytes.")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(
-            f"plan templates {path} cannot be read: {error}.", remedy="Correct DAYZERO_PLAN_TEMPLATES."
-        ) from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadInputError(f"plan templates {path.name} are not TOML: {error}.") from error
 
 
 def _template(name: str, table: object, file: str) -> PlanTemplate:
