@@ -30,8 +30,7 @@ from .platforms import check_platform as check_platform
 from .platforms import new_platform as new_platform
 from .platforms import read_import as read_import
 from .platforms import record_import as record_import
-from .platforms import recorded_manifest as recorded_manifest
-from .platforms import recorded_memory_error as recorded_memory_error
+from .platforms import recorded_of as recorded_of
 from .probing import ProbeRequest as ProbeRequest
 from .probing import probe_platform as probe_platform
 from .probing import tell_stack as tell_stack

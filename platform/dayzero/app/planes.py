@@ -44,7 +44,7 @@ class Plane:
     profiles: Mapping[str, PlatformProfile]
 
 
-def database_exists(settings: Settings) -> bool:
+def _database_exists(settings: Settings) -> bool:
     """Whether there is a database to ask: a configured server, or an embedded one that was made before."""
     return settings.database_url is not None or has_database(settings.data_dir)
 
@@ -83,6 +83,16 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
             )
         finally:
             engine.dispose()
+
+
+@contextmanager
+def recorded_plane(settings: Settings) -> Iterator[Plane | None]:
+    """The control plane where there is a database; None where nothing was recorded yet."""
+    if not _database_exists(settings):
+        yield None
+        return
+    with control_plane(settings) as plane:
+        yield plane
 
 
 def control_bench(plane: Plane) -> Bench:

@@ -9,7 +9,7 @@ from dayzero.adapters.packages.index import Requirement, fetch_wheel, parse_requ
 from dayzero.adapters.packages.read import read_wheel
 from dayzero.adapters.profiles.load import new_profile, read_profile
 from dayzero.app.benches import taxonomy
-from dayzero.app.planes import control_plane, database_exists
+from dayzero.app.planes import recorded_plane
 from dayzero.domain.findings import Finding
 from dayzero.domain.manifests import ManifestDifference, ManifestOrigin
 from dayzero.domain.operators import OperatorManifest
@@ -105,17 +105,18 @@ def record_import(ledger: Ledger, profile: PlatformProfile, manifest: OperatorMa
     return ()
 
 
-def recorded_memory_error(settings: Settings, slug: str) -> ModelError | None:
-    """How far predicted memory was off in the runs on the platform that the database knows; None: no run was measured."""
-    if not database_exists(settings):
-        return None
-    with control_plane(settings) as plane:
-        return error_on(plane.catalog, plane.ledger, slug)
+@dataclass(frozen=True, slots=True)
+class PlatformRecord:
+    """What the database says of a platform: what it offers (None: nobody told), and how far predicted memory was off in the
+    runs on it (None: no run was measured)."""
+
+    offered: tuple[OperatorManifest, Stack] | None = None
+    memory_error: ModelError | None = None
 
 
-def recorded_manifest(settings: Settings, slug: str) -> tuple[OperatorManifest, Stack] | None:
-    """What the database says of the platform; None when there is no database yet, or it says nothing."""
-    if not database_exists(settings):
-        return None
-    with control_plane(settings) as plane:
-        return plane.ledger.manifest(slug)
+def recorded_of(settings: Settings, slug: str) -> PlatformRecord:
+    """What the database says of the platform; nothing when there is none yet."""
+    with recorded_plane(settings) as plane:
+        if plane is None:
+            return PlatformRecord()
+        return PlatformRecord(plane.ledger.manifest(slug), error_on(plane.catalog, plane.ledger, slug))

@@ -1,11 +1,8 @@
 """What a ledger is told before a model is judged: the platform's manifest, bridges that are known, other models' gaps."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from dayzero.app.benches import is_here, manifest_probe, stack_here
 from dayzero.app.local import LocalWork
-from dayzero.app.planes import Plane, control_plane, database_exists
+from dayzero.app.planes import Plane, recorded_plane
 from dayzero.domain.operators import CoverageReport, TraceOptions
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import model_name
@@ -46,13 +43,13 @@ def _tell_bridges(work: LocalWork, recorded: Ledger, options: TraceOptions) -> N
 
 def tell(settings: Settings, work: LocalWork) -> None:
     """Tell a command's own ledger all that is known of its platform, here and in the database, if there is one."""
-    with _recorded(settings) as plane:
+    with recorded_plane(settings) as plane:
         _tell(settings, work, plane, prestaging.USUAL)
 
 
 def covered(settings: Settings, work: LocalWork, options: TraceOptions) -> CoverageReport:
     """How the platform covers a command's model by all that is known, its gaps ranked by the other models that they hold up."""
-    with _recorded(settings) as plane:
+    with recorded_plane(settings) as plane:
         _tell(settings, work, plane, options)
         report = prestaging.coverage(work.bench, work.lease, options).noun
         if plane is None:
@@ -65,13 +62,3 @@ def _tell(settings: Settings, work: LocalWork, plane: Plane | None, options: Tra
     tell_manifest(work.bench.ledger, settings, profile, plane.ledger if plane else None)
     if plane is not None:
         _tell_bridges(work, plane.ledger, options)
-
-
-@contextmanager
-def _recorded(settings: Settings) -> Iterator[Plane | None]:
-    """The control plane where there is a database; None where nothing was recorded yet."""
-    if not database_exists(settings):
-        yield None
-        return
-    with control_plane(settings) as plane:
-        yield plane

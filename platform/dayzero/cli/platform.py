@@ -41,8 +41,8 @@ def show(slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json
     """One platform's figures, each with its source and who says it, and what it offers as far as it was told or imported."""
     settings = load_settings()
     profile = dayzero.known_platform(settings, slug)
-    told = dayzero.recorded_manifest(settings, profile.slug)
-    error = dayzero.recorded_memory_error(settings, profile.slug)
+    record = dayzero.recorded_of(settings, profile.slug)
+    told, error = record.offered, record.memory_error
     if json:
         document = {"schema": "dayzero.platform/1", "platform": plain(profile), "figures_digest": profile.figures_digest}
         offered = {"manifest": plain(told[0]), "stack": plain(told[1])} if told else {"manifest": None, "stack": None}
