@@ -62,7 +62,8 @@ class Screen:
             )
         if entry.sample_text:
             self.say(f"it says: {entry.sample_text!r}")
-        shown = [item for item in entry.measurements if not item.name.startswith("rank_")]
+        # Figures of single ranks mean something beside their conditions only, which the entry's page has.
+        shown = [item for item in entry.measurements if "rank" not in item.conditions and not item.name.startswith("rank_")]
         figures = ", ".join(f"{item.name} {item.value:,.4g}" + (f" {item.unit}" if item.unit != "1" else "") for item in shown)
         self.say(f"measured: {figures or 'nothing'}")
         self.say(f"day-0 clock: {_clock(entry.clock)}")
