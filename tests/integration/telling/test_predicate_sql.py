@@ -9,7 +9,9 @@ from predicate_strategies import PREDICATES, ROWS
 from sqlalchemy import BigInteger, Column, Connection, DateTime, Double, MetaData, Table, Text, create_engine, insert, select
 
 from dayzero.adapters.store.predicate_sql import where
-from dayzero.stages.predicates.matching import FieldKind, matches, parse
+from dayzero.stages.predicates.matching import matches
+from dayzero.stages.predicates.text import parse
+from dayzero.stages.predicates.tree import FieldKind
 
 pytestmark = pytest.mark.postgres
 

@@ -7,8 +7,8 @@ import pytest
 
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, EVENT_COLUMNS
 from dayzero.domain.events import EventKind
-from dayzero.stages.predicates.matching import Everything, fields_from, parse
-from dayzero.stages.predicates.text import MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH
+from dayzero.stages.predicates.text import MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH, parse
+from dayzero.stages.predicates.tree import Everything, fields_from
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "filters.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"```filter\n(.*?)\n```", DOCUMENT, re.DOTALL)

@@ -15,9 +15,10 @@ from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.predicates.matching import FieldKind, parse
+from dayzero.stages.predicates.text import parse
+from dayzero.stages.predicates.tree import fields_from
 
-QUERY_FIELDS = {column.name: FieldKind(column.kind.value) for column in COMPATIBILITY_COLUMNS}
+QUERY_FIELDS = fields_from(COMPATIBILITY_COLUMNS)
 """What a query of the list may name."""
 
 _HEX = frozenset("0123456789abcdef")

@@ -16,9 +16,11 @@ from dayzero.domain.events import Event
 from dayzero.domain.subscriptions import Delivery, DeliveryState, Subscription
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.predicates.matching import FieldKind, Predicate, matches, parse
+from dayzero.stages.predicates.matching import matches
+from dayzero.stages.predicates.text import parse
+from dayzero.stages.predicates.tree import Predicate, fields_from
 
-EVENT_FIELDS = {column.name: FieldKind(column.kind.value) for column in EVENT_COLUMNS}
+EVENT_FIELDS = fields_from(EVENT_COLUMNS)
 """What a subscription's filter may name."""
 
 MAX_ERROR_CHARACTERS = 2000

@@ -6,20 +6,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Double, and_, bindparam, cast, func, not_, or_, true
 
-from dayzero.stages.predicates.matching import (
-    And,
-    Comparison,
-    FieldKind,
-    Membership,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-)
+from dayzero.stages.predicates.tree import And, Comparison, FieldKind, Membership, Not, Operator, Or, Predicate
 
 
 def where(predicate: Predicate, columns: Mapping[str, ColumnElement[Any]]) -> ColumnElement[bool]:
-    """The condition that holds for exactly the rows that `stages.predicates.matches` takes.
+    """The condition that holds for exactly the rows that `stages.predicates.matching.matches` takes.
 
     `columns` has a column for every field that the predicate was parsed with: text, any number type, or timestamptz.
     """

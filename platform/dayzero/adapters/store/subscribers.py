@@ -13,7 +13,7 @@ from dayzero.adapters.store.tables_telling import DeliveryRow, SubscriptionRow
 from dayzero.domain.subscriptions import Channel, Delivery, Subscription
 from dayzero.errors import NotFoundError
 from dayzero.ports.running import Clock
-from dayzero.stages.predicates.matching import parse
+from dayzero.stages.predicates.text import parse
 
 
 class SqlSubscribers:

@@ -10,41 +10,10 @@ The SQL of the same predicate (adapters/store/predicate_sql.py) judges every row
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from dayzero.domain.columns import Column
-from dayzero.stages.predicates.text import parse
-from dayzero.stages.predicates.tree import (
-    And,
-    Comparison,
-    Everything,
-    FieldKind,
-    Membership,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Value,
-    fields_of,
-)
-
-__all__ = [
-    "And",
-    "Comparison",
-    "Everything",
-    "FieldKind",
-    "Membership",
-    "Not",
-    "Operator",
-    "Or",
-    "Predicate",
-    "Value",
-    "fields_from",
-    "fields_of",
-    "matches",
-    "parse",
-]
+from dayzero.stages.predicates.tree import And, Everything, FieldKind, Membership, Not, Operator, Or, Predicate, Value
 
 
 def matches(predicate: Predicate, row: Mapping[str, object]) -> bool:
@@ -135,8 +104,3 @@ def _like(text: str, pattern: str) -> bool:
         else:
             return False
     return all(character == "*" for character in pattern[wanted:])
-
-
-def fields_from(columns: Iterable[Column]) -> dict[str, FieldKind]:
-    """The fields that a filter over these columns may name."""
-    return {column.name: FieldKind(column.kind.value) for column in columns}

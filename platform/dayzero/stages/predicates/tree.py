@@ -1,8 +1,11 @@
 """The parts of a predicate: typed, frozen, and already checked against the fields it may use."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from dayzero.domain.columns import Column
 
 
 class FieldKind(StrEnum):
@@ -78,12 +81,6 @@ Predicate = Everything | Comparison | Membership | Not | And | Or
 """A whole predicate."""
 
 
-def fields_of(predicate: Predicate) -> frozenset[str]:
-    """The fields that a predicate reads."""
-    if isinstance(predicate, Comparison | Membership):
-        return frozenset((predicate.field,))
-    if isinstance(predicate, Not):
-        return fields_of(predicate.term)
-    if isinstance(predicate, And | Or):
-        return frozenset().union(*(fields_of(term) for term in predicate.terms))
-    return frozenset()
+def fields_from(columns: Iterable[Column]) -> dict[str, FieldKind]:
+    """The fields that a filter over these columns may name."""
+    return {column.name: FieldKind(column.kind.value) for column in columns}
