@@ -44,7 +44,7 @@ def plan_document(explained: Explained) -> dict[str, Json]:
             for one in spreads(
                 report.plan.degrees,
                 explained.profile,
-                report.plan.placement or None,
+                report.plan.placement,
                 training=report.workload.training is not None,
             )
         ],

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dayzero.domain.plan import MemoryBudget
 from dayzero.domain.planning import Degrees
-from dayzero.stages.explaining.picture import memory_picture, placement_picture, plan_picture
+from dayzero.stages.explaining.picture import plan_picture
 from plans import DENSE, EXPERTS, GB, LINEAR, cluster, made_plan, shipped, structure
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -66,7 +66,7 @@ def test_texts_end_before_the_margin(slug: str) -> None:
 
 def test_bars_are_as_long_as_their_bytes() -> None:
     plan = made_plan(Degrees(), structure(DENSE), limit=100 * GB)
-    root = parsed(memory_picture(plan, "a model"))
+    root = parsed(plan_picture(plan, shipped("h200"), "a model"))
     bars = {(element.find(f"{SVG}title").text or "").split(":")[0]: float(element.get("width", "0"))
             for element in root.iter(f"{SVG}rect") if element.find(f"{SVG}title") is not None}  # fmt: skip
     assert bars["weights"] == pytest.approx(680 * 0.5, abs=0.1) and bars["state"] == pytest.approx(680 * 0.08, abs=0.1)
@@ -101,7 +101,7 @@ def test_thousands_of_ranks_are_grouped() -> None:
 
 
 def test_without_a_limit_there_is_no_line() -> None:
-    root = parsed(memory_picture(made_plan(Degrees(), structure(DENSE), limit=None), "a model"))
+    root = parsed(plan_picture(made_plan(Degrees(), structure(DENSE), limit=None), shipped("h200"), "a model"))
     assert not list(root.iter(f"{SVG}line"))
 
 
@@ -109,7 +109,7 @@ def test_without_a_limit_there_is_no_line() -> None:
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(1, 20), st.sampled_from([None, 1, 2, 8, 16, 72]), st.integers(0, 2))
 def test_pictures_of_odd_worlds_stay_inside(tp: int, pp: int, dp: int, node: int | None, wider: int) -> None:
     domains = [("node", node), ("pod", node * 2**wider)] if node else []
-    root = parsed(placement_picture(made_plan(Degrees(tp, pp, 1, dp), structure(DENSE)), cluster(node, *domains), "odd"))
+    root = parsed(plan_picture(made_plan(Degrees(tp, pp, 1, dp), structure(DENSE)), cluster(node, *domains), "odd"))
     width, height = size(root)
     for element in root.iter(f"{SVG}rect"):
         if element.get("class") != "paper":

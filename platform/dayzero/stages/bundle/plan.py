@@ -9,15 +9,14 @@ from dayzero.stages.bundle.escape import markdown_table, markdown_text
 from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.explaining.memory import items_in, rank_groups
 from dayzero.stages.explaining.picture import plan_picture
-from dayzero.stages.explaining.screen import spread_words
+from dayzero.stages.explaining.screen import placement_lines
 from dayzero.stages.launch.launching import descriptor, launch_of, launch_script
-from dayzero.stages.planning.placement import node_lines, place, spreads
 
 PICTURE, DESCRIPTOR = "plan.svg", "launch.json"
 SERVING = ("vllm", "sglang")
 """Engines whose start scripts a bundle holds; torchrun is what its launch.sh runs."""
 
-UNKNOWN = "unknown"
+UNKNOWN, NODE_LINES = "unknown", 16
 
 
 def plan_files(
@@ -61,8 +60,6 @@ def plan_section(report: PlanReport | None, profile: PlatformProfile | None) -> 
     said = [f"Bytes of each rank, planned:\n\n{table}"]
     if profile is not None:
         said.insert(0, f"![Memory by rank and placement]({PICTURE})")
-        places = plan.placement or place(plan.degrees, profile)
-        groups_lie = spreads(plan.degrees, profile, places, training=report.workload.training is not None)
-        lines = (*node_lines(plan.degrees, places, 16), *(spread_words(one, profile) for one in groups_lie))
+        lines = placement_lines(report, plan, profile, NODE_LINES)
         said.append("\n".join(f"- {markdown_text(line)}" for line in lines))
     return "\n\n".join(said)

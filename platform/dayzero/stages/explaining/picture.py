@@ -3,37 +3,24 @@
 from dayzero.domain.plan import NearestMiss, ParallelPlan, Placement
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.explaining.memory import LETTERS, RankGroup, gigabytes, items_in, ordered, rank_groups
-from dayzero.stages.explaining.picture_nodes import by_node, draw_placement
+from dayzero.stages.explaining.picture_nodes import draw_placement
 from dayzero.stages.explaining.refusals import nearest_words
 from dayzero.stages.explaining.svg import LINE, MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
-from dayzero.stages.planning.placement import place, ranges
+from dayzero.stages.planning.placement import by_node, placed, ranges
 
 MOST_BARS = 24
 
 
-def memory_picture(plan: ParallelPlan, title: str) -> str:
-    """Memory by rank: a bar for each group of equal ranks, stacked by item, against the limit; of many groups the fullest."""
-    groups = rank_groups(plan.memory)
-    shown = groups if len(groups) <= MOST_BARS else tuple(sorted(groups, key=lambda one: -one.total_bytes))[:MOST_BARS]
-    drawing = Drawing(f"Memory by rank: {title}", _memory_words(plan, groups))
-    _draw_memory(drawing, shown, len(groups) - len(shown))
-    return drawing.text()
-
-
-def placement_picture(plan: ParallelPlan, profile: PlatformProfile, title: str) -> str:
-    """Nodes as boxes, the domains between them around them, ranks coloured by stage, tensor-parallel groups outlined."""
-    places = plan.placement or place(plan.degrees, profile)
-    drawing = Drawing(f"Placement: {title}", _placement_words(plan, places))
-    draw_placement(drawing, plan, profile, places)
-    return drawing.text()
-
-
 def plan_picture(plan: ParallelPlan, profile: PlatformProfile, title: str) -> str:
-    """Both in one picture, memory above placement."""
+    """Memory by rank above placement.
+
+    Memory has a bar for each group of equal ranks (of many groups the fullest), stacked by item, against the limit. Placement
+    has nodes as boxes, the domains between them around them, ranks coloured by stage, tensor-parallel groups outlined.
+    """
     groups = rank_groups(plan.memory)
-    places = plan.placement or place(plan.degrees, profile)
+    places = placed(plan, profile)
     shown = groups if len(groups) <= MOST_BARS else tuple(sorted(groups, key=lambda one: -one.total_bytes))[:MOST_BARS]
-    drawing = Drawing(title, f"{_memory_words(plan, groups)} {_placement_words(plan, places)}")
+    drawing = Drawing(title, f"{_memory_words(plan, groups)} {_placement_words(places)}")
     _draw_memory(drawing, shown, len(groups) - len(shown))
     drawing.y += MARGIN
     draw_placement(drawing, plan, profile, places)
@@ -62,7 +49,7 @@ def _memory_words(plan: ParallelPlan, groups: tuple[RankGroup, ...]) -> str:
     )
 
 
-def _placement_words(plan: ParallelPlan, places: tuple[Placement, ...]) -> str:
+def _placement_words(places: tuple[Placement, ...]) -> str:
     nodes = by_node(places)
     first = ", ".join(f"node {node}: ranks {ranges(tuple(ranks))}" for node, ranks in list(nodes.items())[:8])
     more = f", and {len(nodes) - 8} more" if len(nodes) > 8 else ""

@@ -5,17 +5,9 @@ from collections import defaultdict
 from dayzero.domain.plan import ParallelPlan, Placement
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.explaining.svg import LINE, MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
-from dayzero.stages.planning.placement import nested, node_devices, position_of, ranges
+from dayzero.stages.planning.placement import by_node, nested, node_devices, position_of, ranges
 
 MOST_NODES = 24
-
-
-def by_node(places: tuple[Placement, ...]) -> dict[int, list[int]]:
-    """The ranks of each node, by node."""
-    found: dict[int, list[int]] = defaultdict(list)
-    for at in places:
-        found[at.node].append(at.rank)
-    return dict(sorted(found.items()))
 
 
 def draw_placement(drawing: Drawing, plan: ParallelPlan, profile: PlatformProfile, places: tuple[Placement, ...]) -> None:
@@ -50,36 +42,36 @@ class _Nodes:
     def __init__(self, drawing: Drawing, plan: ParallelPlan, profile: PlatformProfile, places: tuple[Placement, ...],
                  size: int) -> None:  # fmt: skip
         self.drawing, self.plan, self.places, self.size = drawing, plan, places, size
+        self.every = by_node(places)
         self.domains = nested(profile)
         self.columns = min(size, 8 if size <= 32 else 16, max(1, plan.degrees.world))
         room = WIDTH - 2 * MARGIN - 12 * 2
         self.a_row = max(1, int((room + 16) // (max(self.CELL * self.columns, 110) + 32))) if self.columns <= 8 else 1
-        if self.columns <= 8 and len(by_node(places)) > 1:
+        if self.columns <= 8 and len(self.every) > 1:
             self.a_row = max(2, self.a_row)
         inner = (room - 16 * (self.a_row - 1)) / self.a_row - 16
         self.cell = min(self.CELL, inner / self.columns)
         self.wide = max(self.cell * self.columns, 100) + 16
 
     def draw(self) -> None:
-        every = by_node(self.places)
         held: dict[tuple[int, int] | None, list[int]] = defaultdict(list)
-        drawn = self._drawn(every)
+        drawn = self._drawn()
         for node in drawn:
-            held[self._around(every[node])].append(node)
+            held[self._around(self.every[node])].append(node)
         for key, nodes in held.items():
-            self._domain(key, nodes, every)
-        if len(drawn) < len(every):
-            rest = tuple(node for node in every if node not in set(drawn))
+            self._domain(key, nodes)
+        if len(drawn) < len(self.every):
+            rest = tuple(node for node in self.every if node not in set(drawn))
             said = ranges(rest)
             said = said if len(said) <= 22 else f"{said[:21]}…"
             self.drawing.write(MARGIN, f"and {len(rest)} more nodes like these: {said}", kind="dim")
 
-    def _drawn(self, every: dict[int, list[int]]) -> list[int]:
+    def _drawn(self) -> list[int]:
         """All nodes while they are few; else as many of each stage."""
-        if len(every) <= MOST_NODES:
-            return list(every)
+        if len(self.every) <= MOST_NODES:
+            return list(self.every)
         stages: dict[int, list[int]] = defaultdict(list)
-        for node, ranks in every.items():
+        for node, ranks in self.every.items():
             stages[position_of(ranks[0], self.plan.degrees).pp].append(node)
         each = max(1, MOST_NODES // len(stages))
         return sorted(node for nodes in stages.values() for node in nodes[:each])[:MOST_NODES]
@@ -91,7 +83,7 @@ class _Nodes:
                 return level, self.places[ranks[0]].domains[level]
         return None
 
-    def _domain(self, key: tuple[int, int] | None, nodes: list[int], every: dict[int, list[int]]) -> None:
+    def _domain(self, key: tuple[int, int] | None, nodes: list[int]) -> None:
         drawing = self.drawing
         top = drawing.y
         if key is not None:
@@ -102,7 +94,7 @@ class _Nodes:
         drawing.y += 4
         for first in range(0, len(nodes), self.a_row):
             row = nodes[first : first + self.a_row]
-            heights = [self._node(node, every[node], index) for index, node in enumerate(row)]
+            heights = [self._node(node, self.every[node], index) for index, node in enumerate(row)]
             drawing.y += max(heights) + 12
         if key is not None:
             drawing.box(Box(MARGIN, top, WIDTH - 2 * MARGIN, drawing.y - top), "domain", radius=10)

@@ -26,7 +26,7 @@ from dayzero.stages.explaining.words import (
     workload_words,
 )
 from dayzero.stages.launch.figures import fullest
-from dayzero.stages.planning.placement import Spread, linked, node_lines, outside, place, spreads
+from dayzero.stages.planning.placement import Spread, joined, node_lines, placed, spreads
 
 SHORT = 40
 """Characters that a note has at least without its reason; what is shorter says nothing alone."""
@@ -65,7 +65,7 @@ def _head(report: PlanReport, spec: ModelSpec, profile: PlatformProfile, model: 
     judged = f"{report.candidates:,} candidates judged in {seconds(search_s)}"
     if plan is None:
         return Block(f"{model} on {profile.slug}: no plan fits", lines=(asked, judged))
-    nodes = len({at.node for at in plan.placement or place(plan.degrees, profile)})
+    nodes = len({at.node for at in placed(plan, profile)})
     world = plan.degrees.world
     where = f"{world} device{'' if world == 1 else 's'}" + (f" of {nodes} nodes" if nodes > 1 else "")
     running = serving_words(plan, spec) if report.workload.training is None else training_words(plan)
@@ -114,17 +114,21 @@ def _bounds(interval: Interval, said: Callable[[float], str]) -> dict[str, Cell]
 def _placement(report: PlanReport, plan: ParallelPlan, profile: PlatformProfile) -> Block:
     if plan.degrees.world == 1:
         return Block("Placement")
-    places = plan.placement or place(plan.degrees, profile)
+    return Block("Placement", lines=placement_lines(report, plan, profile, NODE_LINES))
+
+
+def placement_lines(report: PlanReport, plan: ParallelPlan, profile: PlatformProfile, most_nodes: int) -> tuple[str, ...]:
+    """A line for each node, of many nodes for so many, and one for each kind of group."""
+    places = placed(plan, profile)
     groups = spreads(plan.degrees, profile, places, training=report.workload.training is not None)
-    lines = (*node_lines(plan.degrees, places, NODE_LINES), *(spread_words(one, profile) for one in groups))
-    return Block("Placement", lines=lines)
+    return (*node_lines(plan.degrees, places, most_nodes), *(_spread(one, profile) for one in groups))
 
 
-def spread_words(spread: Spread, profile: PlatformProfile) -> str:
+def _spread(spread: Spread, profile: PlatformProfile) -> str:
     """Where the groups of one kind lie, in a sentence."""
-    where = outside(spread, profile) if spread.domain is None else linked(spread.domain)
     one = spread.groups == 1
-    return f"{spread.kind}: {spread.groups} group{'' if one else 's'} of {spread.size} talk{'s' if one else ''} over {where}"
+    talk = f"group{'' if one else 's'} of {spread.size} talk{'s' if one else ''}"
+    return f"{spread.kind}: {spread.groups} {talk} over {joined(spread, profile)}"
 
 
 def _ladder(plan: ParallelPlan) -> Block:

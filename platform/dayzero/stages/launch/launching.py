@@ -14,7 +14,7 @@ from dayzero.stages.launch.asked import Asked
 from dayzero.stages.launch.sglang import sglang_launch
 from dayzero.stages.launch.torchrun import torchrun_launch
 from dayzero.stages.launch.vllm import vllm_launch
-from dayzero.stages.planning.placement import RANK_ORDER, nested, place, position_of, ranges
+from dayzero.stages.planning.placement import RANK_ORDER, by_node, nested, placed, position_of, ranges
 
 SCHEMA = "dayzero.launch/1"
 ENGINES = {"vllm": vllm_launch, "sglang": sglang_launch, "torchrun": torchrun_launch}
@@ -34,9 +34,9 @@ def launch_script(launch: EngineLaunch) -> str:
     if not launch.commands:
         reasons = "; ".join(launch.unsupported) or "it has no commands"
         return f"#!/usr/bin/env bash\necho {shell_word(f'{launch.engine} cannot run this plan: {reasons}.')} >&2\nexit 3\n"
-    by_node: dict[int, list[NodeCommand]] = defaultdict(list)
+    of_node: dict[int, list[NodeCommand]] = defaultdict(list)
     for command in launch.commands:
-        by_node[command.node].append(command)
+        of_node[command.node].append(command)
     lines = [
         "#!/usr/bin/env bash",
         f"# {clean(launch.engine)} {clean(launch.version)}: give it the number of this node, from 0.",
@@ -45,12 +45,12 @@ def launch_script(launch: EngineLaunch) -> str:
         *_needed(launch),
     ]
     lines.append('case "${1:?give the number of this node, from 0}" in')
-    for node, commands in sorted(by_node.items()):
+    for node, commands in sorted(of_node.items()):
         lines.append(f"{node})")
         several = len(commands) > 1
         lines += [f"  {command_line(command)}{' &' if several else ''}" for command in commands]
         lines += ["  wait", "  ;;"] if several else ["  ;;"]
-    last = max(by_node)
+    last = max(of_node)
     lines += [f'*) echo "This plan has nodes 0 to {last}." >&2; exit 2 ;;', "esac", ""]
     return "\n".join(lines)
 
@@ -131,10 +131,8 @@ def _experts(spec: ModelSpec, plan: ParallelPlan, workload: Workload) -> Json:
 
 def _placed(plan: ParallelPlan, profile: PlatformProfile) -> dict[str, Json]:
     """Nodes with their ranks, and ranks with their coordinates."""
-    places = plan.placement or place(plan.degrees, profile)
-    by_node: dict[int, list[int]] = defaultdict(list)
-    for at in places:
-        by_node[at.node].append(at.rank)
+    places = placed(plan, profile)
+    nodes = by_node(places)
     ranks: list[Json] = []
     for at in places:
         where = position_of(at.rank, plan.degrees)
@@ -142,7 +140,7 @@ def _placed(plan: ParallelPlan, profile: PlatformProfile) -> dict[str, Json]:
             {
                 "rank": at.rank,
                 "node": at.node,
-                "device": by_node[at.node].index(at.rank),
+                "device": nodes[at.node].index(at.rank),
                 "domains": list(at.domains),
                 "tp": where.tp,
                 "cp": where.cp,
@@ -152,6 +150,6 @@ def _placed(plan: ParallelPlan, profile: PlatformProfile) -> dict[str, Json]:
             }
         )
     return {
-        "nodes": [{"node": node, "ranks": ranges(held), "devices": len(held)} for node, held in sorted(by_node.items())],
+        "nodes": [{"node": node, "ranks": ranges(held), "devices": len(held)} for node, held in nodes.items()],
         "ranks": ranks,
     }

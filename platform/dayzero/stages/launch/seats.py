@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dayzero.stages.launch.asked import Asked
-from dayzero.stages.planning.placement import Position, place, position_of
+from dayzero.stages.planning.placement import Position, by_node, placed, position_of
 
 FIRST_PORT = 8000
 VISIBLE_DEVICES = {
@@ -88,12 +88,8 @@ def sharing_notes(asked: Asked, seating: Seating) -> Iterator[str]:
 def _placed(asked: Asked, order: Order) -> list[Seat] | None:
     """By the plan's placement; None where a node would hold ranks that the engine numbers apart."""
     degrees = asked.plan.degrees
-    places = asked.plan.placement or place(degrees, asked.profile)
-    device: dict[int, int] = {}
-    taken: dict[int, int] = defaultdict(int)
-    for at in places:
-        device[at.rank] = taken[at.node]
-        taken[at.node] += 1
+    places = placed(asked.plan, asked.profile)
+    device = {rank: number for held in by_node(places).values() for number, rank in enumerate(held)}
     ranks: dict[int, list[tuple[tuple[int, ...], int]]] = defaultdict(list)
     for rank in range(degrees.world):
         where = position_of(rank, degrees)
@@ -144,5 +140,4 @@ def _slotted(found: list[Seat]) -> list[Seat]:
     slots: dict[int, dict[int, int]] = defaultdict(dict)
     for seat in found:
         slots[seat.first_node].setdefault(seat.instance, len(slots[seat.first_node]))
-    return [Seat(seat.instance, seat.part, seat.parts, seat.first_node, seat.node, seat.devices, seat.before,
-                 slots[seat.first_node][seat.instance]) for seat in found]  # fmt: skip
+    return [replace(seat, slot=slots[seat.first_node][seat.instance]) for seat in found]

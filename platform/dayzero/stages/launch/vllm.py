@@ -185,7 +185,7 @@ def _notes(asked: Asked, engine: str, seating: Seating) -> Iterator[str]:
 def _seated_otherwise(asked: Asked, seating: Seating) -> str:
     """vLLM keeps the stages of a replica together, so that groups lie over other nodes than in the plan."""
     nodes = max(seat.parts for seat in seating.seats)
-    planned = {spread.kind: spread.nodes for spread in spreads(asked.plan.degrees, asked.profile, asked.plan.placement or None)}
+    planned = {spread.kind: spread.nodes for spread in spreads(asked.plan.degrees, asked.profile, asked.plan.placement)}
     said = "vLLM keeps the ranks of a replica together: they sit on other nodes than in the plan's placement"
     if "ep" in planned and planned["ep"] != nodes:
         said += f", and ranks that share experts lie on {nodes} nodes, not on {planned['ep']}"

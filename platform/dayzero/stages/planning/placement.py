@@ -9,9 +9,9 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from dayzero.domain.plan import Placement
+from dayzero.domain.plan import ParallelPlan, Placement
 from dayzero.domain.planning import Degrees
-from dayzero.domain.platforms import LinkDomain, PlatformProfile
+from dayzero.domain.platforms import Figure, LinkDomain, PlatformProfile
 
 RANK_ORDER = ("tp", "cp", "dp", "pp")
 """The axes from the one that changes fastest with the rank's number."""
@@ -74,6 +74,19 @@ def place(degrees: Degrees, profile: PlatformProfile) -> tuple[Placement, ...]:
     return tuple(places)
 
 
+def placed(plan: ParallelPlan, profile: PlatformProfile) -> tuple[Placement, ...]:
+    """Where a plan's ranks sit: as it says, else as they would be placed."""
+    return plan.placement or place(plan.degrees, profile)
+
+
+def by_node(places: tuple[Placement, ...]) -> dict[int, list[int]]:
+    """The ranks of each node, by node."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for at in places:
+        found[at.node].append(at.rank)
+    return dict(sorted(found.items()))
+
+
 def nested(profile: PlatformProfile) -> tuple[LinkDomain, ...]:
     """The link domains that join two devices or more, the smallest first."""
     return tuple(sorted((one for one in profile.link_domains if one.devices > 1), key=lambda one: one.devices))
@@ -106,7 +119,7 @@ def groups_of(degrees: Degrees) -> dict[str, tuple[tuple[int, ...], ...]]:
 
 
 def spreads(
-    degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...] | None = None, *, training: bool = False
+    degrees: Degrees, profile: PlatformProfile, places: tuple[Placement, ...] = (), *, training: bool = False
 ) -> tuple[Spread, ...]:
     """Where the groups of each kind lie, the kind that talks most first. Replicas talk to each other in training alone."""
     at = places or place(degrees, profile)
@@ -142,7 +155,7 @@ def placement_warnings(
     said = list(_topology(profile, places))
     for spread in spreads(degrees, profile, places, training=training):
         if spread.kind == "tp" and spread.left is not None:
-            where = outside(spread, profile) if spread.domain is None else linked(spread.domain)
+            where = joined(spread, profile)
             said.append(
                 f"tensor-parallel groups of {spread.size} leave {linked(spread.left)}: their collectives run over {where}"
             )
@@ -168,27 +181,32 @@ def _topology(profile: PlatformProfile, places: tuple[Placement, ...]) -> list[s
     return said
 
 
+def joined(spread: Spread, profile: PlatformProfile) -> str:
+    """What joins the ranks of a group: the link domain that holds it, or what is outside of all."""
+    return outside(spread, profile) if spread.domain is None else linked(spread.domain)
+
+
 def outside(spread: Spread, profile: PlatformProfile) -> str:
     """What joins a group that no link domain holds: the network between nodes."""
     if profile.torch_device == "cpu":
         return "the host's own memory"
     nic = profile.nic_bytes_per_s
-    speed = "bandwidth not known" if nic is None else f"{nic.value / 1e9:,.0f} GB/s a device"
+    speed = _speed(nic) + (" a device" if nic else "")
     return f"the network between {spread.nodes} nodes ({speed})" if spread.nodes > 1 else "links that the profile does not know"
 
 
 def linked(domain: LinkDomain) -> str:
-    rate = domain.bandwidth_bytes_per_s
-    speed = "bandwidth not known" if rate is None else f"{rate.value / 1e9:,.0f} GB/s"
-    return f"{domain.name} ({domain.devices} devices, {speed})"
+    """A link domain with its size and speed."""
+    return f"{domain.name} ({domain.devices} devices, {_speed(domain.bandwidth_bytes_per_s)})"
+
+
+def _speed(rate: Figure | None) -> str:
+    return "bandwidth not known" if rate is None else f"{rate.value / 1e9:,.0f} GB/s"
 
 
 def node_lines(degrees: Degrees, places: tuple[Placement, ...], most: int) -> tuple[str, ...]:
     """One line a node: its ranks, their stage and groups; equal nodes beyond `most` lines are counted."""
-    by_node: dict[int, list[int]] = defaultdict(list)
-    for at in places:
-        by_node[at.node].append(at.rank)
-    lines = [f"node {node}: {_node(degrees, ranks)}" for node, ranks in sorted(by_node.items())]
+    lines = [f"node {node}: {_node(degrees, ranks)}" for node, ranks in by_node(places).items()]
     if len(lines) <= most:
         return tuple(lines)
     return (*lines[: most - 2], f"… {len(lines) - most + 1} more nodes", lines[-1])
