@@ -11,7 +11,7 @@ from rich.text import Text
 from dayzero.cli.output import cell, print_document, print_text, visible, write_text
 from dayzero.domain.reports import Bar, Block
 from dayzero.errors import NotFoundError
-from dayzero.stages.explaining.memory import bar_cells, letter_of, ordered
+from dayzero.stages.explaining.memory import bar_cells, letter_of, needed_bytes
 from dayzero.steps.explaining import Explained
 from dayzero.steps.plan_document import plan_document
 
@@ -82,7 +82,7 @@ def _bar(bar: Bar, order: tuple[str, ...], cells: int) -> Text:
     text = Text("  ") + Text(f"{visible(bar.label):<9} ", style="dim")
     filled = 0
     limit_at = None
-    needed = sum(bar.items_bytes[name] for name in ordered(bar.items_bytes))
+    needed = needed_bytes(bar.items_bytes)
     if bar.limit_bytes is not None and needed > bar.limit_bytes:
         limit_at = bar.limit_bytes * cells // needed
     for name, count in bar_cells(bar.items_bytes, bar.limit_bytes, cells):

@@ -3,7 +3,7 @@
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees
-from dayzero.stages.explaining.memory import RankGroup, rank_groups
+from dayzero.stages.explaining.memory import RankGroup, alone, rank_groups
 from dayzero.stages.explaining.refusals import families_of
 from dayzero.stages.launch.launching import descriptor
 from dayzero.stages.memory.host import HOST
@@ -127,7 +127,7 @@ def _memory(budgets: tuple[MemoryBudget, ...]) -> dict[str, Json]:
     groups = rank_groups(budgets)
     each = groups
     if len(budgets) <= RANKS_ONE_BY_ONE:
-        each = tuple(RankGroup((one.rank,), one.items_bytes, one.limit_bytes) for one in budgets)
+        each = tuple(map(alone, budgets))
     return {
         "per_rank_bytes": [{"rank": group.ranks[0], **_budget(group)} for group in each],
         "by_ranks": [

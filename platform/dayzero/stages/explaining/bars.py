@@ -12,7 +12,7 @@ def memory_block(plan: ParallelPlan) -> Block:
     groups = tuple(group for _, group in telling)
     bars = tuple(Bar(label, group.items_bytes, group.limit_bytes, filled_words(group)) for label, group in telling)
     lines = tuple(f"in the host's memory, {words}" for words in host_words(plan))
-    return Block("Memory by rank", bars=bars, legend=legend_of(groups, groups[0]), lines=lines)
+    return Block("Memory by rank", bars=bars, legend=legend_of(groups), lines=lines)
 
 
 def host_words(plan: ParallelPlan) -> tuple[str, ...]:
@@ -26,10 +26,10 @@ def host_words(plan: ParallelPlan) -> tuple[str, ...]:
     return (f"each rank: {items}{limit}",)
 
 
-def legend_of(groups: tuple[RankGroup, ...], told: RankGroup) -> tuple[tuple[str, str], ...]:
-    """What each letter stands for, with the bytes of the told group, or the most of any where that one has none."""
+def legend_of(groups: tuple[RankGroup, ...]) -> tuple[tuple[str, str], ...]:
+    """What each letter stands for, with the bytes of the first group, or the most of any where that one has none."""
     order = items_in(groups)
-    most = {name: told.items_bytes.get(name, 0) or max(one.items_bytes.get(name, 0) for one in groups) for name in order}
+    most = {name: groups[0].items_bytes.get(name, 0) or max(one.items_bytes.get(name, 0) for one in groups) for name in order}
     return tuple((name, f"{letter_of(name, order)} {name.replace('_', ' ')} {gigabytes(most[name])}") for name in order)
 
 

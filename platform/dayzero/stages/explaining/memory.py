@@ -35,17 +35,17 @@ class RankGroup:
     @property
     def total_bytes(self) -> int:
         """Bytes that each of them needs on its device."""
-        return sum(self.items_bytes[name] for name in ordered(self.items_bytes))
-
-    @property
-    def host_bytes(self) -> int:
-        """Bytes that each of them needs in its host's memory."""
-        return sum(size for name, size in self.items_bytes.items() if name.startswith(HOST))
+        return needed_bytes(self.items_bytes)
 
     @property
     def named(self) -> str:
         """The ranks as ranges."""
         return ranges(self.ranks)
+
+
+def alone(budget: MemoryBudget) -> RankGroup:
+    """A rank as a group of its own."""
+    return RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
 
 
 def rank_groups(budgets: tuple[MemoryBudget, ...]) -> tuple[RankGroup, ...]:
@@ -84,7 +84,7 @@ def bar_cells(items_bytes: Mapping[str, int], limit_bytes: int | None, width: in
     The whole bar is the limit, or what is needed where that is more or no limit is known. Cells are rounded so that they add up
     to the width; an item that needs anything keeps at least one cell while there are enough.
     """
-    needed = sum(items_bytes[name] for name in ordered(items_bytes))
+    needed = needed_bytes(items_bytes)
     whole = max(needed, limit_bytes or needed, 1)
     parts = [(name, items_bytes[name]) for name in ordered(items_bytes)]
     if limit_bytes is not None and needed < limit_bytes:
@@ -113,6 +113,11 @@ def ordered(items_bytes: Mapping[str, int]) -> tuple[str, ...]:
     order = list(LETTERS)
     names = [name for name, size in items_bytes.items() if size > 0 and not name.startswith(HOST)]
     return tuple(sorted(names, key=lambda name: (order.index(name) if name in LETTERS else len(order), name)))
+
+
+def needed_bytes(items_bytes: Mapping[str, int]) -> int:
+    """Bytes of the items on the device."""
+    return sum(items_bytes[name] for name in ordered(items_bytes))
 
 
 def items_in(groups: tuple[RankGroup, ...]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from dayzero.domain.plan import NearestMiss, ParallelPlan, Placement
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.stages.explaining.memory import LETTERS, RankGroup, gigabytes, items_in, ordered, rank_groups
+from dayzero.stages.explaining.memory import LETTERS, RankGroup, alone, gigabytes, items_in, ordered, rank_groups
 from dayzero.stages.explaining.picture_nodes import draw_placement
 from dayzero.stages.explaining.refusals import nearest_words
 from dayzero.stages.explaining.svg import LINE, MARGIN, SMALL, TEXT, WIDTH, Box, Drawing, wrapped
@@ -29,10 +29,8 @@ def plan_picture(plan: ParallelPlan, profile: PlatformProfile, title: str) -> st
 
 def nearest_picture(nearest: NearestMiss, title: str) -> str:
     """The fullest rank of the plan that came nearest to fitting, against the limit that it misses."""
-    budget = nearest.budget
-    group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
     drawing = Drawing(f"{title}: no plan fits", f"No plan fits. {nearest_words(nearest)}.")
-    _draw_memory(drawing, (group,), 0)
+    _draw_memory(drawing, (alone(nearest.budget),), 0)
     for line in wrapped(nearest_words(nearest), LINE):
         drawing.write(MARGIN, line, kind="dim")
     return drawing.text()

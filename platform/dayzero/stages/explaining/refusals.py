@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dayzero.domain.plan import NearestMiss, PlanReport, RejectedFamily
 from dayzero.domain.reports import Bar, Block, Cell
 from dayzero.stages.explaining.bars import filled_words, legend_of
-from dayzero.stages.explaining.memory import RankGroup, gigabytes
+from dayzero.stages.explaining.memory import alone, gigabytes
 from dayzero.stages.explaining.words import seconds
 from dayzero.stages.memory.host import HOST
 
@@ -82,12 +82,12 @@ def nearest_words(nearest: NearestMiss) -> str:
 
 def nearest_blocks(nearest: NearestMiss) -> Iterator[Block]:
     budget = nearest.budget
-    group = RankGroup((budget.rank,), budget.items_bytes, budget.limit_bytes)
+    group = alone(budget)
     said = nearest_words(nearest)
     yield Block(
         "What came nearest",
         bars=(Bar(f"rank {budget.rank}", budget.items_bytes, budget.limit_bytes, filled_words(group)),),
-        legend=legend_of((group,), group),
+        legend=legend_of((group,)),
         lines=(said,),
     )
     rows: tuple[Mapping[str, Cell], ...] = tuple(
