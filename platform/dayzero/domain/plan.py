@@ -180,6 +180,11 @@ class ParallelPlan:
     rungs: tuple[Rung, ...] = ()
     prefill: PrefillPool | None = None
 
+    @property
+    def fullest(self) -> MemoryBudget:
+        """The budget of the rank that needs most of its device."""
+        return max(self.memory, key=lambda budget: budget.total_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:

@@ -15,8 +15,7 @@ from dayzero.stages.entries.deciding import plan_check
 from dayzero.stages.explaining.completion import completed
 from dayzero.stages.explaining.memory import gigabytes
 from dayzero.stages.explaining.refusals import families_of, nearest_words, reason_words
-from dayzero.stages.explaining.words import seconds
-from dayzero.stages.launch.figures import fullest
+from dayzero.stages.explaining.words import seconds, times_of
 from dayzero.stages.planning.asked import asked_findings
 from dayzero.stages.planning.choosing import plan_for
 from dayzero.stages.planning.what_if import changed
@@ -122,10 +121,10 @@ def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], 
 
 
 def _need_words(plan: ParallelPlan) -> str:
-    budget, estimates = fullest(plan), plan.estimates
+    budget, estimates = plan.fullest, plan.estimates
     said = f"fullest rank {gigabytes(budget.total_bytes)}"
     said += "" if not budget.limit_bytes else f" of {gigabytes(budget.limit_bytes)}"
-    for name, interval in (("TTFT", estimates.ttft_s), ("TPOT", estimates.tpot_s), ("step", estimates.step_s)):
+    for name, interval in times_of(estimates):
         said += "" if interval is None else f", {name} {seconds(interval.mid)}"
     return said
 

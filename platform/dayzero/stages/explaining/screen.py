@@ -16,6 +16,7 @@ from dayzero.stages.explaining.words import (
     RESOURCES,
     figures,
     grade_of,
+    middle,
     parallel_words,
     per_device,
     seconds,
@@ -25,7 +26,6 @@ from dayzero.stages.explaining.words import (
     training_words,
     workload_words,
 )
-from dayzero.stages.launch.figures import fullest
 from dayzero.stages.planning.placement import Spread, joined, node_lines, placed, spreads
 
 SHORT = 40
@@ -150,13 +150,13 @@ def _best(report: PlanReport, plan: ParallelPlan) -> Block:
     shown = (plan, *report.alternatives)[:BEST]
     rows: list[Mapping[str, Cell]] = []
     for one in shown:
-        budget, rate = fullest(one), per_device(one)
+        budget, rate = one.fullest, per_device(one)
         rows.append(
             {
                 "plan": str(one.degrees),
                 "devices": one.degrees.world,
-                "TTFT": None if one.estimates.ttft_s is None else seconds(one.estimates.ttft_s.mid),
-                "TPOT": None if one.estimates.tpot_s is None else seconds(one.estimates.tpot_s.mid),
+                "TTFT": middle(one.estimates.ttft_s),
+                "TPOT": middle(one.estimates.tpot_s),
                 "tokens/s each": None if rate is None else figures(rate),
                 "fullest": gigabytes(budget.total_bytes)
                 if not budget.limit_bytes

@@ -7,8 +7,7 @@ from dayzero.domain.planning import Change
 from dayzero.domain.reports import Block, Cell
 from dayzero.stages.explaining.memory import gigabytes
 from dayzero.stages.explaining.refusals import nearest_words
-from dayzero.stages.explaining.words import figures, seconds, trade_words
-from dayzero.stages.launch.figures import fullest
+from dayzero.stages.explaining.words import figures, middle, times_of, trade_words
 
 
 def change_words(change: Change) -> str:
@@ -37,17 +36,15 @@ def _row(name: str, report: PlanReport) -> Mapping[str, Cell]:
     if plan is None:
         near = nearest_words(report.nearest) if report.nearest is not None else "no plan fits"
         return {"platform": name, "plan": "none", "why": near}
-    estimates, budget = plan.estimates, fullest(plan)
+    estimates = plan.estimates
     rate = estimates.throughput_tokens_per_s
     return {
         "platform": name,
         "plan": str(plan.degrees),
         "devices": plan.degrees.world,
-        "TTFT": None if estimates.ttft_s is None else seconds(estimates.ttft_s.mid),
-        "TPOT": None if estimates.tpot_s is None else seconds(estimates.tpot_s.mid),
-        "step": None if estimates.step_s is None else seconds(estimates.step_s.mid),
+        **{name: middle(interval) for name, interval in times_of(estimates)},
         "tokens/s": None if rate is None else figures(rate.mid),
-        "fullest": gigabytes(budget.total_bytes),
+        "fullest": gigabytes(plan.fullest.total_bytes),
         "binds": plan.binds,
     }
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Interval, ParallelPlan, Term
+from dayzero.domain.plan import Estimates, Interval, ParallelPlan, Term
 from dayzero.domain.planning import Workload
 
 RESOURCES = {"memory": "memory bandwidth", "launch": "kernel launches", "bubble": "pipeline bubble", "queue": "queueing"}
@@ -22,6 +22,16 @@ def seconds(value: float) -> str:
         if value >= size:
             return f"{figures(value / size)} {unit}"
     return "0 s" if value == 0 else f"{value:.2g} s"
+
+
+def middle(interval: Interval | None) -> str | None:
+    """The middle of an estimated time; None where there is no estimate."""
+    return None if interval is None else seconds(interval.mid)
+
+
+def times_of(estimates: Estimates) -> tuple[tuple[str, Interval | None], ...]:
+    """The estimated times by their names."""
+    return ("TTFT", estimates.ttft_s), ("TPOT", estimates.tpot_s), ("step", estimates.step_s)
 
 
 def figures(value: float) -> str:
@@ -174,23 +184,14 @@ def trade_words(plan: ParallelPlan, chosen: ParallelPlan, *, all_devices: bool =
     if mine and its:
         share = plan.degrees.world / chosen.degrees.world if all_devices else 1.0
         said.append(_change(mine / its * share, "throughput of all" if all_devices else "throughput"))
-    for name, here, there in (
-        ("TTFT", plan.estimates.ttft_s, chosen.estimates.ttft_s),
-        ("TPOT", plan.estimates.tpot_s, chosen.estimates.tpot_s),
-        ("step", plan.estimates.step_s, chosen.estimates.step_s),
-    ):
-        if _positive(here) and _positive(there):
-            assert here is not None and there is not None
+    for (name, here), (_, there) in zip(times_of(plan.estimates), times_of(chosen.estimates), strict=True):
+        if here is not None and there is not None and here.mid > 0 and there.mid > 0:
             said.append(_change(here.mid / there.mid, name))
     said = [one for one in said if one]
     if plan.degrees.world != chosen.degrees.world:
         more = plan.degrees.world - chosen.degrees.world
         said.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} devices")
     return ", ".join(said) if said else "much the same" if plan.estimates.tpot_s else "no estimate tells them apart"
-
-
-def _positive(interval: Interval | None) -> bool:
-    return interval is not None and interval.mid > 0
 
 
 def _change(ratio: float, what: str) -> str:

@@ -28,8 +28,8 @@ def rungs_of(spec: ModelSpec, plan: ParallelPlan, need: Need, limit_of: Callable
     rungs = []
     for degrees, why in steps_to(plan.degrees):
         if degrees == plan.degrees:
-            fullest = max(plan.memory, key=lambda budget: budget.total_bytes)
-            rungs.append(Rung(degrees, layers, layers, RungWeights.REAL, why, fullest.total_bytes, fullest.limit_bytes))
+            full = plan.fullest
+            rungs.append(Rung(degrees, layers, layers, RungWeights.REAL, why, full.total_bytes, full.limit_bytes))
         elif not violations(spec, degrees) and (rung := _rung(spec, degrees, why, need, limit_of(degrees))) is not None:
             rungs.append(rung)
     return tuple(rungs)
