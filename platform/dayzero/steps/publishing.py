@@ -15,7 +15,8 @@ from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import DayzeroError, UnavailableError
-from dayzero.stages.bundle.rendering import BundleFile, image_tag, render_bundle
+from dayzero.stages.bundle.file import BundleFile
+from dayzero.stages.bundle.rendering import image_tag, render_bundle
 from dayzero.steps.concluding import entry_of, found_by
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep

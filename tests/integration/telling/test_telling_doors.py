@@ -27,7 +27,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Measurement, Verdict
 from dayzero.errors import BadInputError, DayzeroError, NotFoundError, UnavailableError
 from dayzero.settings import Settings
-from dayzero.stages.bundle.rendering import BundleFile
+from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.explaining.picture import plan_picture
 from dayzero.steps.publishing import archive
 from dayzero.web.compatibility import router

@@ -21,7 +21,8 @@ from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.stages.bundle.escape import clean, csv_text, markdown_text
-from dayzero.stages.bundle.rendering import BundleFile, image_tag, render_bundle
+from dayzero.stages.bundle.file import BundleFile
+from dayzero.stages.bundle.rendering import image_tag, render_bundle
 from dayzero.stages.entries.deciding import derive_entry
 from plans import DENSE, made_plan, made_report, shipped, structure
 

@@ -9,7 +9,7 @@ import pytest
 
 from dayzero.cli.bundle import unpack
 from dayzero.errors import BadInputError
-from dayzero.stages.bundle.rendering import BundleFile
+from dayzero.stages.bundle.file import BundleFile
 from dayzero.steps.publishing import archive
 
 

@@ -9,6 +9,8 @@ from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle.escape import fenced, markdown_table, markdown_text
 from dayzero.stages.bundle.plan import DESCRIPTOR, UNKNOWN, plan_section
 
+PERFORMANCE_HEADER = ("figure", "value", "unit", "samples", "conditions")
+
 
 def deployment_guide(
     entry: CompatibilityEntry,
@@ -41,7 +43,7 @@ def deployment_guide(
         ),
         *(("Operators that the platform lacks: " + ", ".join(map(markdown_text, entry.gaps)) + ".",) if entry.gaps else ()),
         "## Measured performance",
-        markdown_table(("figure", "value", "unit", "samples", "conditions"), performance_rows(entry)),
+        markdown_table(PERFORMANCE_HEADER, performance_rows(entry)),
         *(("## What it says", fenced(entry.sample_text)) if entry.sample_text else ()),
         "## Stack",
         markdown_table(("component", "version"), sorted(stack.components.items()) if stack else []),

@@ -15,10 +15,8 @@ from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle.escape import clean, compose_text, csv_text, markdown_table, shell_word
 from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.bundle.generate import GENERATE_SCRIPT
-from dayzero.stages.bundle.guide import deployment_guide, performance_rows
+from dayzero.stages.bundle.guide import PERFORMANCE_HEADER, deployment_guide, performance_rows
 from dayzero.stages.bundle.plan import plan_files
-
-__all__ = ["BundleFile", "image_tag", "render_bundle"]
 
 TORCH_ENGINES = ("torch", "transformers")
 BASE_IMAGE = "python:3.11-slim"
@@ -169,9 +167,6 @@ def requirements_file(stack: Stack | None) -> str:
         if _VERSION.fullmatch(version):
             pins.append(f"{name}=={version}\n")
     return "".join(pins)
-
-
-PERFORMANCE_HEADER = ("figure", "value", "unit", "samples", "conditions")
 
 
 def performance_markdown(entry: CompatibilityEntry) -> str:

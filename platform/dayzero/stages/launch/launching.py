@@ -10,7 +10,7 @@ from dayzero.domain.plan import ParallelPlan
 from dayzero.domain.planning import Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.bundle.escape import clean, shell_word
-from dayzero.stages.launch.asked import Asked
+from dayzero.stages.launch.asked import MODEL_DIR, Asked, address
 from dayzero.stages.launch.sglang import sglang_launch
 from dayzero.stages.launch.torchrun import torchrun_launch
 from dayzero.stages.launch.vllm import vllm_launch
@@ -59,7 +59,7 @@ def _needed(launch: EngineLaunch) -> Iterator[str]:
     text = " ".join(word for command in launch.commands for word in (*command.words, *command.environment.values()))
     yield ': "${MODEL_DIR:?set it to the folder that holds the model}"'
     for node in sorted({command.node for command in launch.commands}):
-        if f"${{ADDRESS_{node}}}" in text:
+        if address(node) in text:
             yield f': "${{ADDRESS_{node}:?set it to the network address of node {node}}}"'
 
 
@@ -71,7 +71,7 @@ def command_line(command: NodeCommand) -> str:
 
 def _quoted(word: str) -> str:
     """A shell word; the placeholders, and they alone, stay variables."""
-    if "${MODEL_DIR}" in word or "${ADDRESS_" in word:
+    if MODEL_DIR in word or "${ADDRESS_" in word:
         return f'"{clean(word)}"'
     return shell_word(word)
 

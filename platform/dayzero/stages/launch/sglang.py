@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dayzero.domain.launch import EngineLaunch, NodeCommand
 from dayzero.stages.launch.asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch.figures import reserve_known, static_share
-from dayzero.stages.launch.seats import FIRST_PORT, Seat, seats, sharing_notes, visible
+from dayzero.stages.launch.seats import FIRST_PORT, Seat, Seating, seats, sharing_notes, visible
 from dayzero.stages.planning.placement import Position
 
 VERSION = "0.5.23"
@@ -32,10 +32,10 @@ def sglang_launch(asked: Asked) -> EngineLaunch:
     """The commands, or what SGLang cannot express of the plan."""
     stated = asked.profile.engines.get("sglang")
     source = SOURCE if stated is None else f"{SOURCE}; {stated.source}"
-    refused = tuple(_refusals(asked))
+    seating = seats(asked, _order)
+    refused = tuple(_refusals(asked, seating))
     if refused:
         return EngineLaunch("sglang", VERSION, source, unsupported=refused)
-    seating = seats(asked, _order)
     commands = tuple(_command(asked, seat) for seat in seating.seats)
     return EngineLaunch("sglang", VERSION, source, commands, (*_notes(asked), *sharing_notes(asked, seating)))
 
@@ -45,7 +45,7 @@ def _order(at: Position) -> tuple[int, ...]:
     return at.pp, at.dp, at.cp, at.tp
 
 
-def _refusals(asked: Asked) -> Iterator[str]:
+def _refusals(asked: Asked, seating: Seating) -> Iterator[str]:
     degrees = asked.plan.degrees
     if "sglang" not in asked.profile.engines:
         yield f"no source says that SGLang runs on {asked.profile.slug}"
@@ -58,7 +58,7 @@ def _refusals(asked: Asked) -> Iterator[str]:
     # Its expert ranks and slices together are the tensor-parallel world.
     if degrees.ep > 1 and degrees.ep * degrees.etp != degrees.tp * asked.sharing:
         yield f"SGLang spreads experts over {degrees.tp * asked.sharing} ranks, not over ep {degrees.ep} × etp {degrees.etp}"
-    if not seats(asked, _order).even:
+    if not seating.even:
         yield f"SGLang wants as many devices on every node: {asked.instance_devices} over nodes of {asked.node_size} are uneven"
     yield from redundant_refusals(asked, "SGLang")
     yield from cache_refusal(asked, "SGLang", CACHE_DTYPES)

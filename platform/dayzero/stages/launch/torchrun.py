@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dayzero.domain.launch import EngineLaunch, NodeCommand
 from dayzero.stages.launch.asked import MODEL_DIR, Asked, address
-from dayzero.stages.launch.seats import Seat, seats, visible
+from dayzero.stages.launch.seats import Seat, Seating, seats, visible
 from dayzero.stages.planning.placement import Position
 
 VERSION = "torch 2.13, transformers 5.24"
@@ -15,14 +15,15 @@ PORT = 29400
 
 def torchrun_launch(asked: Asked) -> EngineLaunch:
     """The commands, or what the modelling library's sharding cannot express of the plan."""
-    refused = tuple(_refusals(asked))
+    seating = seats(asked, _order)
+    refused = tuple(_refusals(asked, seating))
     if refused:
         return EngineLaunch("torchrun", VERSION, SOURCE, unsupported=refused)
     return EngineLaunch(
         "torchrun",
         VERSION,
         SOURCE,
-        tuple(_command(asked, seat) for seat in seats(asked, _order).seats),
+        tuple(_command(asked, seat) for seat in seating.seats),
         ("one sequence after the other, to see that it answers: no server, no batching, the library's own cache",),
     )
 
@@ -31,7 +32,7 @@ def _order(at: Position) -> tuple[int, ...]:
     return at.pp, at.tp
 
 
-def _refusals(asked: Asked) -> Iterator[str]:
+def _refusals(asked: Asked, seating: Seating) -> Iterator[str]:
     degrees = asked.plan.degrees
     if asked.workload.training is not None:
         yield "generate.py generates; this is a plan for training"
@@ -46,7 +47,7 @@ def _refusals(asked: Asked) -> Iterator[str]:
         yield f"the modelling library keeps experts whole: etp {degrees.etp} cannot be asked for"
     if asked.plan.choices.prefill_devices:
         yield "generate.py does prefill and decode in one place"
-    if degrees.dp == 1 and not seats(asked, _order).even:
+    if degrees.dp == 1 and not seating.even:
         yield "torchrun wants as many processes on every node"
     counts = asked.layer_counts
     if len(set(counts)) > 1 and counts != tuple(sorted(counts, reverse=True)):
