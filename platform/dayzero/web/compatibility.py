@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
+from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
@@ -63,8 +64,8 @@ def router(plane: Listing) -> APIRouter:
 
     @routes.get("/v1/compat/{entry_id}")
     def entry(entry_id: str) -> JSONResponse:
-        row, document = _entry(plane.compatibility, entry_id)
-        return JSONResponse({"schema": SCHEMA, "entries": [row], "entry": document})
+        row, found = _entry(plane.compatibility, entry_id)
+        return JSONResponse({"schema": SCHEMA, "entries": [row], "entry": plain(found)})
 
     @routes.get("/")
     def page(filter: Filter = "") -> HTMLResponse:
@@ -73,8 +74,7 @@ def router(plane: Listing) -> APIRouter:
     @routes.get("/compat/{entry_id}")
     def one(entry_id: str) -> HTMLResponse:
         try:
-            row, _ = _entry(plane.compatibility, entry_id)
-            found = plane.compatibility.entry(entry_id)
+            row, found = _entry(plane.compatibility, entry_id)
         except BadInputError as error:
             return HTMLResponse(entry_page(None, None, str(error)), _status(error), PAGE_HEADERS)
         drawn = bundled_file(plane.artifacts, found.bundle, PICTURE) is not None
@@ -92,12 +92,12 @@ def router(plane: Listing) -> APIRouter:
     return routes
 
 
-def _entry(entries: CompatibilityList, entry_id: str) -> tuple[Json, Json]:
-    """The row and the document of one version of an entry; NotFoundError."""
+def _entry(entries: CompatibilityList, entry_id: str) -> tuple[Json, CompatibilityEntry]:
+    """One version of an entry, its row before it; NotFoundError."""
     found = entries.entry(entry_id)
     for row in entries.history(found.key.model, found.key.platform):
         if str(row["entry_id"]).startswith(entry_id):
-            return plain(row), plain(found)
+            return plain(row), found
     raise NotFoundError(f"entry {entry_id} is in no version of the list.")
 
 
