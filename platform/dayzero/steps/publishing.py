@@ -45,9 +45,8 @@ def bundle_files(bench: Bench, lease: Lease) -> tuple[BundleFile, ...]:
     )
 
 
-def bundle(bench: Bench, lease: Lease) -> Kept[str]:
-    """The bundle as one archive among the artifacts: its sha256."""
-    files = bundle_files(bench, lease)
+def bundle(bench: Bench, lease: Lease, files: tuple[BundleFile, ...]) -> Kept[str]:
+    """The bundle's files as one archive among the artifacts: its sha256."""
     name = f"{subject_of(bench, lease).adaptation.model.replace('/', '--')}.tar.gz"
 
     def pack() -> str:
@@ -71,10 +70,9 @@ def archive(files: tuple[BundleFile, ...]) -> bytes:
 
 def bundle_step(bench: Bench, lease: Lease) -> StepReport:
     """Pack the bundle and list what is in it."""
-    kept = bundle(bench, lease)
-    rows: tuple[Mapping[str, Cell], ...] = tuple(
-        {"file": file.path, "bytes": len(file.text.encode())} for file in bundle_files(bench, lease)
-    )
+    files = bundle_files(bench, lease)
+    kept = bundle(bench, lease, files)
+    rows: tuple[Mapping[str, Cell], ...] = tuple({"file": file.path, "bytes": len(file.text.encode())} for file in files)
     return StepReport("bundle", f"{len(rows)} files, artifact {kept.noun[:12]}", kept.reused, rows)
 
 
