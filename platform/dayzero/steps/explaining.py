@@ -15,9 +15,9 @@ from dayzero.stages.explaining.screen import plan_screen
 from dayzero.stages.explaining.what_if import what_if_block
 from dayzero.stages.launch.launching import ENGINES, launch_of, launch_script
 from dayzero.steps.contract import Bench
-from dayzero.steps.planning import first_plan, resources_of
+from dayzero.steps.planning import planned, resources_of
 from dayzero.steps.prestaging import structure, subject_of
-from dayzero.steps.weights import exact_plan, full_structure
+from dayzero.steps.weights import full_structure, headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,16 @@ class Explained:
 
 def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
     """The plan of an adaptation, from the real tensors or before there are any, and what explains it."""
-    subject = subject_of(bench, lease)
     spec = (full_structure if with_weights else structure)(bench, lease).noun
+    index = headers(bench, lease).noun if with_weights else None
     started_s = bench.clock.monotonic_s()
-    report = (exact_plan if with_weights else first_plan)(bench, lease).noun
+    report = planned(bench, lease, spec, index).noun
     search_s = bench.clock.monotonic_s() - started_s
-    resources = resources_of(bench, lease)
-    launch = None if report.plan is None else launch_of(spec, report.plan, resources.profile, report.workload)
+    profile = resources_of(bench, lease).profile
+    launch = None if report.plan is None else launch_of(spec, report.plan, profile, report.workload)
     changes = bench.request.changes
     unchanged = None
     if changes:
         as_it_is = replace(bench, request=replace(bench.request, changes=()))
-        unchanged = (exact_plan if with_weights else first_plan)(as_it_is, lease).noun
-    return Explained(report, spec, resources.profile, subject.adaptation.model, launch, search_s, changes, unchanged)
+        unchanged = planned(as_it_is, lease, spec, index).noun
+    return Explained(report, spec, profile, subject_of(bench, lease).adaptation.model, launch, search_s, changes, unchanged)

@@ -50,7 +50,7 @@ def resources_of(bench: Bench, lease: Lease) -> Resources:
 
 def first_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     """A plan from the configuration alone, before any weights."""
-    return planned(bench, lease, "plan", structure(bench, lease).noun, None)
+    return planned(bench, lease, structure(bench, lease).noun, None)
 
 
 def _sizes(bench: Bench, resources: Resources) -> Iterator[int]:
@@ -73,8 +73,9 @@ def verified_workload(spec: ModelSpec) -> Workload:
     return Workload(context_tokens=min(spec.context_tokens or 2048, 2048))
 
 
-def planned(bench: Bench, lease: Lease, stage: str, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
-    """The plan for the adaptation's platform, kept under that stage's name; without headers the weights are predicted."""
+def planned(bench: Bench, lease: Lease, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
+    """The plan for the adaptation's platform; without headers the weights are predicted, and it is kept as a first plan."""
+    stage = "plan" if index is None else "plan.weights"
     resources = resources_of(bench, lease)
     limit, profile = resources.memory_limit_bytes, resources.profile
     workload = replace(bench.request.workload or verified_workload(spec), devices=resources.devices)

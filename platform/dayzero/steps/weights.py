@@ -88,7 +88,7 @@ def full_structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept
 
 def exact_plan(bench: Bench, lease: Lease) -> Kept[PlanReport]:
     """The plan over the real tensor list: its weight bytes are those of the shard files."""
-    return planned(bench, lease, "plan.weights", full_structure(bench, lease).noun, headers(bench, lease).noun)
+    return planned(bench, lease, full_structure(bench, lease).noun, headers(bench, lease).noun)
 
 
 def agreed_plan(bench: Bench, lease: Lease) -> PlanReport:
