@@ -214,13 +214,13 @@ def node_lines(degrees: Degrees, places: tuple[Placement, ...], most: int) -> tu
 
 def _node(degrees: Degrees, ranks: list[int]) -> str:
     at = [position_of(rank, degrees) for rank in ranks]
-    parts = [f"ranks {ranges(ranks)}"]
+    parts = [_counted("rank", set(ranks))]
     if degrees.pp > 1:
-        parts.append(f"stage {ranges(sorted({one.pp for one in at}))}")
+        parts.append(_counted("stage", {one.pp for one in at}))
     if degrees.dp > 1:
-        parts.append(f"replica {ranges(sorted({one.dp for one in at}))}")
+        parts.append(_counted("replica", {one.dp for one in at}))
     if degrees.ep > 1:
-        parts.append(f"expert ranks {ranges(sorted({one.ep for one in at}))}")
+        parts.append(_counted("expert rank", {one.ep for one in at}))
     if degrees.tp > 1:
         whole = len(ranks) / degrees.tp
         parts.append(
@@ -229,6 +229,10 @@ def _node(degrees: Degrees, ranks: list[int]) -> str:
             else f"part {math.floor(at[0].tp / len(ranks)) + 1} of {math.ceil(1 / whole)} of a tp group"
         )
     return ", ".join(parts)
+
+
+def _counted(name: str, numbers: set[int]) -> str:
+    return f"{name}{'' if len(numbers) == 1 else 's'} {ranges(sorted(numbers))}"
 
 
 def ranges(numbers: list[int] | tuple[int, ...]) -> str:
