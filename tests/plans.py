@@ -6,7 +6,17 @@ from pathlib import Path
 
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Estimates, Interval, MemoryBudget, ParallelPlan, PlanReport, Term
+from dayzero.domain.findings import Finding
+from dayzero.domain.plan import (
+    Estimates,
+    Interval,
+    MemoryBudget,
+    NearestMiss,
+    ParallelPlan,
+    PlanReport,
+    RejectedFamily,
+    Term,
+)
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import Fact, Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.stages.layout.laying import stage_layers
@@ -72,5 +82,13 @@ def made_plan(
     )
 
 
-def made_report(plan: ParallelPlan | None, workload: Workload = SERVING, **more: object) -> PlanReport:
-    return PlanReport("made", workload, plan, (), (), 12, **more)  # type: ignore[arg-type]
+def made_report(
+    plan: ParallelPlan | None,
+    workload: Workload = SERVING,
+    *,
+    findings: tuple[Finding, ...] = (),
+    families: tuple[RejectedFamily, ...] = (),
+    pareto: tuple[ParallelPlan, ...] = (),
+    nearest: NearestMiss | None = None,
+) -> PlanReport:
+    return PlanReport("made", workload, plan, (), (), 12, findings, families, pareto, nearest)

@@ -13,22 +13,30 @@ from hypothesis import strategies as st
 
 from dayzero.domain.launch import EngineLaunch
 from dayzero.domain.planning import Choices, Degrees, Training, Workload
+from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.bundle.generate import GENERATE_SCRIPT
 from dayzero.stages.launch.asked import Asked
 from dayzero.stages.launch.launching import command_line, descriptor, launch_of, launch_script
 from dayzero.stages.launch.seats import seats
 from dayzero.stages.planning.placement import place, position_of
-from plans import DENSE, EXPERTS, GB, LINEAR, cluster, made_plan, shipped, structure
+from plans import DENSE, EXPERTS, GB, LINEAR, USUAL, cluster, made_plan, shipped, structure
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "engine_options.json").read_text())
 SERVING = Workload(context_tokens=8192, concurrency=64)
 
 
 def launches(
-    model: str, degrees: Degrees, profile=None, workload: Workload = SERVING, **made: object
+    model: str,
+    degrees: Degrees,
+    profile: PlatformProfile | None = None,
+    workload: Workload = SERVING,
+    *,
+    limit: int | None = 80 * GB,
+    choices: Choices = USUAL,
+    reserve: int = 0,
 ) -> dict[str, EngineLaunch]:
     spec = structure(model)
-    plan = made_plan(degrees, spec, **made)  # type: ignore[arg-type]
+    plan = made_plan(degrees, spec, limit=limit, choices=choices, reserve=reserve)
     return {one.engine: one for one in launch_of(spec, plan, profile or shipped("h200"), workload).engines}
 
 
