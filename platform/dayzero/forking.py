@@ -3,7 +3,6 @@
 Fork only where no thread of ours runs: torch starts its threads at the first large operation, and a fork would lose them.
 """
 
-import atexit
 import os
 import sys
 import traceback
@@ -11,11 +10,10 @@ from collections.abc import Callable
 
 
 def leave(code: int) -> None:
-    """End this process at once, without unwinding into the code that was forked; what coverage counted is kept."""
+    """End this process at once: neither the code that was forked nor what it registered for its exit runs here, since the
+    temporary folders and servers that such functions take down are the parent's."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if os.environ.get("COVERAGE_PROCESS_CONFIG") or os.environ.get("COVERAGE_PROCESS_START"):
-        atexit._run_exitfuncs()
     os._exit(code)
 
 
