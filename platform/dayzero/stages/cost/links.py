@@ -73,6 +73,7 @@ class Network:
         self._call_s, self._wide_call_s = call_s, wide_call_s
         self._calls: dict[tuple[int, int], float] = {}
         self._hops: dict[tuple[int, int], tuple[Hop, ...] | None] = {}
+        self._worst: dict[tuple[int, int], tuple[float, float] | None] = {}
 
     @property
     def slowest_bytes_per_s(self) -> float | None:
@@ -136,11 +137,13 @@ class Network:
     def point_to_point(self, message: float, stride: int, span: int) -> float | None:
         """From one pipeline stage to the next, `stride` ranks away, where the pipeline spans `span` ranks: the worst hop."""
         size = max(2, span // max(1, stride))
-        hops = self.hops(size, stride)
-        if hops is None:
-            return None
-        slowest = min((hop.link for hop in hops), key=lambda link: link.bytes_per_s)
-        return message / slowest.bytes_per_s + max(hop.link.latency_s for hop in hops) + self.call_s(size, stride)
+        key = (size, stride)
+        if key not in self._worst:
+            hops = self.hops(size, stride)
+            self._worst[key] = None if hops is None else (
+                min(hop.link.bytes_per_s for hop in hops), max(hop.link.latency_s for hop in hops))  # fmt: skip
+        worst = self._worst[key]
+        return None if worst is None else message / worst[0] + worst[1] + self.call_s(size, stride)
 
     def call_s(self, size: int, stride: int) -> float:
         """What starting a collective takes, whatever its bytes; more where it leaves the innermost domain."""

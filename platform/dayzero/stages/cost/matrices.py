@@ -31,8 +31,8 @@ def mixer_matrices(spec: ModelSpec, mixer: Mixer) -> tuple[Matrix, ...]:
     family = family_of(spec)
     if family is None:
         return ()
-    tensors = mixer_tensors(0, mixer, family, spec.hidden_size or 0)
-    return tuple(_matrix(tensor, mixer, storage_of(spec)) for tensor in tensors if _is_matrix(tensor))
+    storage, tensors = storage_of(spec), mixer_tensors(0, mixer, family, spec.hidden_size or 0)
+    return tuple(_matrix(tensor, mixer, storage) for tensor in tensors if _is_matrix(tensor))
 
 
 def feed_forward_matrices(spec: ModelSpec, feed_forward: FeedForward | None) -> FeedForwardMatrices:

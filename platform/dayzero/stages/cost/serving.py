@@ -168,7 +168,7 @@ class ServingCost:
             return None
         slowest = 0.0
         for counts, head in self._kinds(degrees.pp):
-            seconds = sum(count * times[kind] for kind, count in counts)
+            seconds = sum([count * times[kind] for kind, count in counts])
             slowest = max(slowest, seconds + self.steps.sampling_s(degrees, load) if head else seconds)
         slowest += self.steps.figures["step_s"]
         if degrees.pp == 1:

@@ -51,9 +51,11 @@ class StepCost:
         self._forward = [feed_forward_matrices(spec, kind.feed_forward) for kind in self.classes]
         self._head = head_matrix(spec)
         self._lines: dict[tuple[str, int, int], tuple[Line, ...]] = {}
-        self._mixer_s: dict[tuple[int, int, int, Load, float], float] = {}
+        self._mixing_s: dict[tuple[int, int, Load, float], tuple[float, ...]] = {}
+        self._linear_s: dict[tuple[int, float], tuple[tuple[float, ...], ...]] = {}
+        self._forward_s: dict[tuple[int, int, int, float], tuple[float, ...]] = {}
         self._layer_s: dict[tuple[int, int, int, int, Load, float, bool], tuple[float, ...] | None] = {}
-        self._head_s: dict[tuple[int, Load], float] = {}
+        self._head_s: dict[tuple[int, int], float] = {}
 
     def stage_s(self, counts: Iterable[tuple[int, int]], degrees: Degrees, load: Load, cache: float, *, head: bool,
                 compressed: bool = False) -> float | None:  # fmt: skip
@@ -66,9 +68,9 @@ class StepCost:
 
     def sampling_s(self, degrees: Degrees, load: Load) -> float:
         """The head's part of a step: only the last position of a prompt is sampled from."""
-        key = (degrees.tp, load)
+        key = (degrees.tp, _sampled(load))
         if key not in self._head_s:
-            self._head_s[key] = self.head_s(_sampled(load), degrees.tp)
+            self._head_s[key] = self.head_s(key[1], degrees.tp)
         return self._head_s[key]
 
     def layer_s(self, degrees: Degrees, load: Load, cache: float, compressed: bool) -> tuple[float, ...] | None:
@@ -131,30 +133,47 @@ class StepCost:
         exchanged = self._exchanged.of(degrees, tokens, compressed)
         if exchanged is None:
             return None
-        forwards: dict[object, float] = {}
-        times = []
-        for kind, (link, hidden) in enumerate(exchanged):
-            forward = self.classes[kind].feed_forward
-            if forward not in forwards:
-                forwards[forward] = self._forward_s(kind, degrees, tokens)
-            times.append(self._mixing(kind, degrees, load, cache) + forwards[forward] + link - hidden)
-        return tuple(times)
+        apart = zip(self._mixing(degrees, load, cache), self._forwards(degrees, tokens), exchanged, strict=True)
+        return tuple([mixing + forward + link - hidden for mixing, forward, (link, hidden) in apart])
 
-    def _mixing(self, kind: int, degrees: Degrees, load: Load, cache: float) -> float:
-        """Norms and mixers of one layer: what `operations` has of them, from lines worked out once."""
-        key = (kind, degrees.tp, degrees.cp, load, cache)
-        if key not in self._mixer_s:
+    def _mixing(self, degrees: Degrees, load: Load, cache: float) -> tuple[float, ...]:
+        """Norms and mixers of one layer of each class: what `operations` has of them."""
+        key = (degrees.tp, degrees.cp, load, cache)
+        if key not in self._mixing_s:
             tokens = _tokens(degrees, load)
-            total = self.roofline.seconds(self._norms(tokens))
-            for at, (mixer, matrices) in enumerate(self._matrices[kind]):
-                lines = self._lines_of(f"mixer {at}", kind, degrees.tp, matrices)
-                total += self.roofline.lines_s(lines, tokens)
-                total += self.roofline.total_s(core_operations(mixer, load, degrees.tp, degrees.cp, cache))
-            self._mixer_s[key] = total
-        return self._mixer_s[key]
+            norms, found = self.roofline.seconds(self._norms(tokens)), []
+            for mixers, linear_s in zip(self._matrices, self._linear(degrees.tp, tokens), strict=True):
+                total = norms
+                for (mixer, _), seconds in zip(mixers, linear_s, strict=True):
+                    total += seconds
+                    total += self.roofline.total_s(core_operations(mixer, load, degrees.tp, degrees.cp, cache))
+                found.append(total)
+            self._mixing_s[key] = tuple(found)
+        return self._mixing_s[key]
 
-    def _forward_s(self, kind: int, degrees: Degrees, tokens: float) -> float:
-        """The feed-forward of one layer: what `operations` has of it, from lines worked out once."""
+    def _linear(self, tp: int, tokens: float) -> tuple[tuple[float, ...], ...]:
+        """The projections of each mixer of each class, from lines worked out once, whatever the cache holds."""
+        key = (tp, tokens)
+        if key not in self._linear_s:
+            self._linear_s[key] = tuple(
+                tuple(self.roofline.lines_s(self._lines_of(f"mixer {at}", kind, tp, matrices), tokens)
+                      for at, (_, matrices) in enumerate(mixers))
+                for kind, mixers in enumerate(self._matrices)
+            )  # fmt: skip
+        return self._linear_s[key]
+
+    def _forwards(self, degrees: Degrees, tokens: float) -> tuple[float, ...]:
+        """The feed-forward of one layer of each class: what `operations` has of it; equal ones are worked out once."""
+        key = (degrees.tp, degrees.ep, degrees.etp, tokens)
+        if key not in self._forward_s:
+            known: dict[object, float] = {}
+            for kind, one in enumerate(self.classes):
+                if one.feed_forward not in known:
+                    known[one.feed_forward] = self._feed_forward(kind, degrees, tokens)
+            self._forward_s[key] = tuple([known[one.feed_forward] for one in self.classes])
+        return self._forward_s[key]
+
+    def _feed_forward(self, kind: int, degrees: Degrees, tokens: float) -> float:
         forward, matrices = self.classes[kind].feed_forward, self._forward[kind]
         if forward is None:
             return 0.0
