@@ -15,11 +15,12 @@ def fewest_devices(fresh: Callable[[], Search], structural: Structural, devices:
     """The smallest number of devices on which a plan fits and meets its targets; all of them where none does.
 
     It starts from the weights (each byte lies on some rank), doubles until a plan is found, and halves the rest: a plan for n
-    devices is one for n + 1 too. `fresh` makes a search whose refusals nobody reads.
+    devices is one for n + 1 too, so that where all are too few nothing is halved. `fresh` makes a search whose refusals nobody
+    reads.
     """
     search = fresh()
     low = max(0, least_devices(search.memory) - 1)
-    if low >= devices:
+    if low + 1 >= devices:
         return devices
 
     def enough(count: int) -> bool:
@@ -28,7 +29,9 @@ def fewest_devices(fresh: Callable[[], Search], structural: Structural, devices:
         return bool(search.run(structural(candidates(space), count), choices, 1, first_only=True).fitting)
 
     high = low + 1
-    while high < devices and not enough(high):
+    while not enough(high):
+        if high == devices:
+            return devices
         low, high = high, min(devices, high * 2)
     while high - low > 1:
         middle = (low + high) // 2
