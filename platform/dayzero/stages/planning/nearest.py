@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from dayzero.domain.plan import MemoryBudget, NearestMiss, Remedy
 from dayzero.domain.planning import Choices, Degrees
-from dayzero.stages.layout.constraints import violations
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.memory.state_of_sequence import cache_element_bytes
 from dayzero.stages.parameters.weights import ELEMENT_BYTES
@@ -137,12 +136,8 @@ def _more_devices(search: Search, space: Space, candidate: Candidate, budget: Me
 
 
 def _total(search: Search, degrees: Degrees, choices: Choices) -> int | None:
-    if violations(search.memory.spec, degrees, search.workload.redundant_experts):
-        return None
-    try:
-        return search.memory.fullest(degrees, choices).total_bytes
-    except UncuttableError:
-        return None
+    budget = search.possible_budget(degrees, choices)
+    return None if budget is None else budget.total_bytes
 
 
 def _for_time(search: Search, candidate: Candidate) -> Iterator[Remedy]:

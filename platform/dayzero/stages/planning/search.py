@@ -4,14 +4,15 @@ Up to `ALL_JUDGED` candidates everything is judged. Beyond it memory is worked o
 are returned are found; the rest is counted as outranked, with the figures that it was outranked by.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from dayzero.domain.plan import MemoryBudget, RejectedFamily, Rejection
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost.estimates import Estimator
-from dayzero.stages.layout.constraints import violations
+from dayzero.stages.layout.constraints import Limits
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.planning.choices import sensible
 from dayzero.stages.planning.ranking import Candidate, preference
@@ -48,10 +49,13 @@ class Refusals:
         """How near the nearest of a family came."""
         return self._nearest[family][0] if family in self._nearest else float("inf")
 
-    def wants(self, family: str, distance: float) -> bool:
-        """Whether a refusal would be kept: one of the first of its family, or the nearest."""
-        few = len(self._families.get(family, ())) < self.kept_of_a_family
-        return few or distance < self.nearest_of(family)
+    def judge(self, family: str, distance: float, refuse: Callable[[], Rejection]) -> None:
+        """One candidate that was refused, whose words are made only where they are kept: for one of the first of its family,
+        or the nearest."""
+        if len(self._families.get(family, ())) < self.kept_of_a_family or distance < self.nearest_of(family):
+            self.add(refuse(), distance)
+        else:
+            self.more(family, 1)
 
     def more(self, family: str, count: int) -> None:
         """So many more of a family, of which others are kept."""
@@ -92,6 +96,7 @@ class Search:
     ) -> None:
         self.memory, self.estimator, self.profile, self.workload = memory, estimator, profile, workload
         self.refusals = refusals
+        self._limits = Limits(memory.spec)
         self.found = Found()
         self.possible: list[Candidate] = []
         self._fits: dict[tuple[Degrees, Choices], MemoryBudget | None] = {}
@@ -170,9 +175,7 @@ class Search:
         for family, value, target in (("tpot", served.tpot_s, workload.tpot_s), ("ttft", served.ttft_s, workload.ttft_s)):
             if target is not None and value > target:
                 self.found.slow.append((value / target, candidate))
-                reason = f"{degrees}: {family} {value:.4g} s, {target:.4g} s asked for"
-                numbers: dict[str, int | float | str | None] = {f"{family}_s": value, "target_s": target}
-                self.refusals.add(Rejection(degrees, family, reason, numbers), value / target)
+                self.refusals.judge(family, value / target, partial(_too_slow, degrees, family, value, target))
                 return None
         return candidate
 
@@ -221,10 +224,7 @@ class Search:
             return fullest
         short = fullest.total_bytes - fullest.limit_bytes
         self.found.short.append((short, candidate, fullest))
-        if self.refusals.wants("memory", short):
-            self.refusals.add(short_of_memory(candidate.degrees, fullest, fullest.limit_bytes), short)
-        else:
-            self.refusals.more("memory", 1)
+        self.refusals.judge("memory", short, partial(_short_of_memory, candidate.degrees, fullest, fullest.limit_bytes))
         return None
 
     def _clearly_short(self, candidate: Candidate) -> bool:
@@ -247,13 +247,17 @@ class Search:
 
     def has_room(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> bool:
         """Whether the structure allows a plan and its fullest rank has room for it; nothing is counted."""
-        if violations(self.memory.spec, degrees, self.workload.redundant_experts):
-            return False
+        fullest = self.possible_budget(degrees, choices, sequences)
+        return fullest is not None and (fullest.limit_bytes is None or fullest.total_bytes <= fullest.limit_bytes)
+
+    def possible_budget(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> MemoryBudget | None:
+        """The fullest rank of a plan, None when the structure does not allow it; nothing is counted."""
+        if self._limits.violations(degrees, self.workload.redundant_experts):
+            return None
         try:
-            fullest = self.memory.fullest(degrees, choices, sequences)
+            return self.memory.fullest(degrees, choices, sequences)
         except UncuttableError:
-            return False
-        return fullest.limit_bytes is None or fullest.total_bytes <= fullest.limit_bytes
+            return None
 
     def longest_tokens(self, candidate: Candidate) -> int:
         """The context that the fullest rank has room for, at the workload's concurrency; 0 when the plan does not fit."""
@@ -267,7 +271,13 @@ class Search:
         return self.workload.context_tokens + free * self.workload.context_tokens // state
 
 
-def short_of_memory(degrees: Degrees, budget: MemoryBudget, limit_bytes: int) -> Rejection:
+def _too_slow(degrees: Degrees, family: str, seconds: float, target_s: float) -> Rejection:
+    """The refusal of a plan that misses a target."""
+    numbers: dict[str, int | float | str | None] = {f"{family}_s": seconds, "target_s": target_s}
+    return Rejection(degrees, family, f"{degrees}: {family} {seconds:.4g} s, {target_s:.4g} s asked for", numbers)
+
+
+def _short_of_memory(degrees: Degrees, budget: MemoryBudget, limit_bytes: int) -> Rejection:
     """The refusal of a plan whose fullest rank needs too much."""
     short = budget.total_bytes - limit_bytes
     on_device = {name: size for name, size in budget.items_bytes.items() if not name.startswith("host_")}
