@@ -8,6 +8,7 @@ budgets_of(model, degrees, choices, weights, limit_bytes)      all ranks
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import replace
 
 from dayzero.domain.architecture import Layer, ModelSpec
@@ -26,7 +27,7 @@ from dayzero.stages.memory.library import library_excess
 from dayzero.stages.memory.links import link_bytes
 from dayzero.stages.memory.mixers import mixer_bytes
 from dayzero.stages.memory.parameters import TrainedParameters
-from dayzero.stages.memory.state import cache_dtype_of, cache_shape, hybrid_pages, sequence_bytes
+from dayzero.stages.memory.state import CacheShape, cache_dtype_of, cache_shape, hybrid_pages, sequence_bytes
 from dayzero.stages.memory.state_of_sequence import cache_element_bytes
 from dayzero.stages.memory.step import ENGINE, LIBRARY, Execution, Step, sequences_of, step_of
 from dayzero.stages.memory.training import gather_bytes, micro_batches_of, replicas_of, state_items
@@ -58,6 +59,12 @@ class MemoryModel:
         self._sizes: dict[tuple[object, ...], int] = {}
         self._trained: TrainedParameters | None = None
 
+    def serving(self, concurrency: int) -> "MemoryModel":
+        """The same model at another concurrency; both keep their answers together, which depend on steps and cache shapes."""
+        other = copy(self)
+        other.workload = replace(self.workload, concurrency=concurrency)
+        return other
+
     def items(self, degrees: Degrees, choices: Choices, stage: int) -> Mapping[str, int]:
         """Bytes by item on a rank of that pipeline stage, weights left out; the same for all its ranks.
 
@@ -76,7 +83,7 @@ class MemoryModel:
             else:
                 items |= self._training(self.workload.training, degrees, choices, stage, step)
             items["logits"] = self._logits(degrees, stage, step)
-            counted, compressed = self._counted(degrees, stage), choices.compressed
+            counted, compressed = self.counted(degrees.pp, stage), choices.compressed
             items["expert_buffers"] = self._largest(
                 counted, "dispatch", lambda layer: dispatch_bytes(layer.feed_forward, step, compressed), step, compressed
             )
@@ -116,7 +123,7 @@ class MemoryModel:
             return 0
         tokens, dtype = self.workload.context_tokens, choices.cache_dtype or cache_dtype_of(self.spec)
         element_bytes, total = cache_element_bytes(dtype), 0
-        for kind, count in self._counted(degrees, stage):
+        for kind, count in self.counted(degrees.pp, stage):
             for mixer in self.kinds[kind].mixers:
                 total += count * sum(library_excess(mixer, tokens, degrees.tp, element_bytes).values())
         return total * sequences_of(self.workload, degrees)
@@ -124,18 +131,18 @@ class MemoryModel:
     def experts_bytes(self, degrees: Degrees, stage: int) -> int:
         """Bytes of the routed experts on a rank of the stage, as they are stored."""
         return sum(count * self._expert_bytes(kind) * self._expert_slots(kind, degrees) // self._expert_cut(degrees)
-                   for kind, count in self._counted(degrees, stage))  # fmt: skip
+                   for kind, count in self.counted(degrees.pp, stage))  # fmt: skip
 
     def largest_experts_bytes(self, degrees: Degrees, stage: int) -> int:
         """Bytes of the routed experts of the stage's largest layer on one rank."""
         return max((self._expert_bytes(kind) * self._expert_slots(kind, degrees) // self._expert_cut(degrees)
-                    for kind, _ in self._counted(degrees, stage)), default=0)  # fmt: skip
+                    for kind, _ in self.counted(degrees.pp, stage)), default=0)  # fmt: skip
 
-    def _counted(self, degrees: Degrees, stage: int) -> Counted:
-        """The kinds of layers of a stage, and how many there are of each."""
-        key = (degrees.pp, stage)
+    def counted(self, pp: int, stage: int) -> Counted:
+        """The kinds of layers of one of pp stages, and how many there are of each."""
+        key = (pp, stage)
         if key not in self._stages:
-            first, last = stage_layers(len(self._numbers), degrees.pp)[stage]
+            first, last = stage_layers(len(self._numbers), pp)[stage]
             self._stages[key] = tuple(Counter(self._numbers[first:last]).items())
         return self._stages[key]
 
@@ -152,13 +159,25 @@ class MemoryModel:
     def _sum(self, counted: Counted, name: str, compute: Callable[[Layer], int], *depends: object) -> int:
         return sum(count * self._size(name, kind, compute, *depends) for kind, count in counted)
 
-    def _state(self, degrees: Degrees, choices: Choices, stage: int) -> dict[str, int]:
-        counted, sequences = self._counted(degrees, stage), sequences_of(self.workload, degrees)
+    def state_bytes(self, degrees: Degrees, choices: Choices, stage: int) -> int:
+        """What all sequences keep in the cache on a rank of the stage, wherever it lies."""
+        shape = self._shape(degrees, choices)
+        one = self._sum(self.counted(degrees.pp, stage), "state", lambda layer: sequence_bytes(layer, shape), shape)
+        return one * sequences_of(self.workload, degrees)
+
+    def _shape(self, degrees: Degrees, choices: Choices) -> CacheShape:
         plain = cache_shape(self.workload.context_tokens, degrees, choices, cache_dtype_of(self.spec))
-        shape = hybrid_pages(self.kinds, plain)
-        whole = sequences * self._sum(counted, "state", lambda layer: sequence_bytes(layer, shape), shape)
+        return hybrid_pages(self.kinds, plain)
+
+    def _state(self, degrees: Degrees, choices: Choices, stage: int) -> dict[str, int]:
+        whole = self.state_bytes(degrees, choices, stage)
         if not choices.cache_on_host:
             return {"state": whole}
+        counted, sequences, shape = (
+            self.counted(degrees.pp, stage),
+            sequences_of(self.workload, degrees),
+            self._shape(degrees, choices),
+        )
         # One layer's cache is at work while the next one's arrives (transformers' offloaded cache does so).
         largest = self._largest(counted, "state", lambda layer: sequence_bytes(layer, shape), shape)
         return {"state": min(whole, 2 * sequences * largest), "host_state": whole}
@@ -168,7 +187,7 @@ class MemoryModel:
         of the widest layer."""
         streams = self.spec.residual_streams if self.spec.residual == "hyper_connections" else 1
         streams += 0 if self.execution.fused_elementwise else 2
-        widest = self._largest(self._counted(degrees, stage), "layer", lambda layer: self._layer(layer, step), step)
+        widest = self._largest(self.counted(degrees.pp, stage), "layer", lambda layer: self._layer(layer, step), step)
         return step.stream_tokens * step.hidden * streams * step.element_bytes + widest
 
     def _layer(self, layer: Layer, step: Step) -> int:
@@ -203,7 +222,7 @@ class MemoryModel:
         return sum(
             count * self._expert_bytes(kind) // degrees.etp
             * (experts_on_rank(self.kinds[kind].experts, redundant, degrees.ep) - self.kinds[kind].experts // degrees.ep)
-            for kind, count in self._counted(degrees, stage) if self.kinds[kind].experts)  # fmt: skip
+            for kind, count in self.counted(degrees.pp, stage) if self.kinds[kind].experts)  # fmt: skip
 
     def _training(self, training: Training, degrees: Degrees, choices: Choices, stage: int, step: Step) -> dict[str, int]:
         items: dict[str, int] = {}
@@ -214,7 +233,7 @@ class MemoryModel:
             items["communication_buffers"] = gather_bytes(self._trained, training, degrees, stage, self.spec.native_dtype)
         if training.offload:
             items["host_optimizer"] = sum(items.pop(name, 0) for name in ("master_weights", "moments", "gradient_copies"))
-        counted = self._counted(degrees, stage)
+        counted = self.counted(degrees.pp, stage)
         working = self._activations(degrees, stage, step)
         if training.recompute is Recompute.FULL:
             # What was not kept of a layer is computed again, and is all there while its gradients are computed.

@@ -13,13 +13,13 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.stages.layout.partition import coordinates_of, stage_layers
 from dayzero.stages.layout.shares import StageWeights, weight_table
 from dayzero.stages.memory.ranks import MemoryModel
-from dayzero.stages.memory.state import CacheShape, cache_shape, sequence_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _LayerWeights:
     """Weights layer by layer at one tp, ep and etp: a prefix sum of what every rank and of what each expert rank holds, and
-    what lies outside of layers: on the first stage alone, on every stage."""
+    what lies outside of layers: on the first stage alone, on every stage. A stage is then one difference: the table, which adds
+    up every stage of each pp anew, takes four to ten times as long, and is asked for all plans that are short of memory."""
 
     common: tuple[int, ...]
     experts: tuple[int, ...]
@@ -44,12 +44,9 @@ class RankMemory:
         stated = int(profile.memory_bytes.value) if profile.memory_bytes is not None else None
         self.limit_bytes = limit_bytes if limit_bytes is not None else stated
         self._layers: dict[tuple[int, int, int], _LayerWeights | None] = {}
-        self._models: dict[int, MemoryModel] = {}
+        self._model = MemoryModel(spec, profile, workload)
+        self._models = {workload.concurrency: self._model}
         self._distinct: dict[int, tuple[int, ...]] = {}
-        self._states: dict[tuple[int, CacheShape], int] = {}
-        self._counts: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
-        found: dict[tuple[object, object], int] = {}
-        self.kinds = tuple(found.setdefault((layer.mixers, layer.feed_forward), len(found)) for layer in spec.layers)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -90,26 +87,10 @@ class RankMemory:
         limit = self.limit_of(degrees)
         if limit is None or self.workload.training is not None or choices.cache_on_host or choices.experts_on_host:
             return 0
-        shape = cache_shape(self.workload.context_tokens, degrees, choices, self.spec.state.dtype)
-        most = 0
+        model, most = self.model(degrees, sequences), 0
         for stage, _, size, _ in self._most(degrees):
-            state = sum(count * self._state_bytes(kind, shape) for kind, count in self._held(degrees.pp, stage))
-            most = max(most, size + sequences * state)
+            most = max(most, size + model.state_bytes(degrees, choices, stage))
         return max(0, most - limit)
-
-    def _state_bytes(self, kind: int, shape: CacheShape) -> int:
-        key = (kind, shape)
-        if key not in self._states:
-            self._states[key] = sequence_bytes(self.spec.layers[self.kinds.index(kind)], shape)
-        return self._states[key]
-
-    def _held(self, pp: int, stage: int) -> tuple[tuple[int, int], ...]:
-        """The kinds of layers of a stage, and how many of each."""
-        key = (pp, stage)
-        if key not in self._counts:
-            first, last = stage_layers(len(self.kinds), pp)[stage]
-            self._counts[key] = tuple(Counter(self.kinds[first:last]).items())
-        return self._counts[key]
 
     def budgets(self, degrees: Degrees, choices: Choices, sequences: int | None = None) -> tuple[MemoryBudget, ...]:
         """One budget for every rank of the plan."""
@@ -138,7 +119,7 @@ class RankMemory:
         """The model of memory at the workload's concurrency, or with so many sequences on each replica."""
         concurrency = self.workload.concurrency if sequences is None else sequences * degrees.dp
         if concurrency not in self._models:
-            self._models[concurrency] = MemoryModel(self.spec, self.profile, replace(self.workload, concurrency=concurrency))
+            self._models[concurrency] = self._model.serving(concurrency)
         return self._models[concurrency]
 
     def _most(self, degrees: Degrees) -> list[tuple[int, int, int, int]]:
@@ -183,11 +164,10 @@ class RankMemory:
     def _stages(self, pp: int) -> tuple[int, ...]:
         """One of each kind of stage: the first and last ones, and others with other layers."""
         if pp not in self._distinct:
-            kinds = self.kinds
             found: dict[object, tuple[int, object, Counter[int]]] = {}
-            for stage, (first, last) in enumerate(stage_layers(len(kinds), pp)):
+            for stage in range(pp):
                 place = (stage == 0, stage == pp - 1, stage if self.workload.training is not None else 0)
-                held = Counter(kinds[first:last])
+                held = Counter(dict(self._model.counted(pp, stage)))
                 found.setdefault((place, *sorted(held.items())), (stage, place, held))
             # Of stages in the same place, one with at least as many layers of every kind needs at least as much.
             all_stages = tuple(found.values())
