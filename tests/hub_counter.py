@@ -6,6 +6,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dayzero.adapters.hubs.serving import HubServer, serve_app
+from dayzero.adapters.hubs.serving.sendfile import EXTENSION
 
 
 @dataclass
@@ -45,7 +46,9 @@ class Counting:
                 one.sent_bytes += len(message.get("body", b""))
             await send(message)
 
-        await self.app(scope, receive, counted)
+        # Bytes that the kernel sends pass nobody here, so the hub is told to send them itself.
+        extensions = {name: value for name, value in scope.get("extensions", {}).items() if name != EXTENSION}
+        await self.app({**scope, "extensions": extensions}, receive, counted)
 
 
 class CountingHub(HubServer):

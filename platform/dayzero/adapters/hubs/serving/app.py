@@ -7,11 +7,12 @@ from urllib.parse import parse_qs, urlencode
 
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from dayzero.adapters.hubs.cards import Card, read_card
 from dayzero.adapters.hubs.serving import documents
 from dayzero.adapters.hubs.serving.listing import LARGEST_PAGE, ListedModel, ListQuery, matching, page_of
+from dayzero.adapters.hubs.serving.sendfile import WeightsResponse
 from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, ServedFile, ServedFolder
 from dayzero.domain.canonical import Json
 from dayzero.errors import DayzeroError, ExitCode
@@ -27,12 +28,6 @@ class Refusal(Exception):
     def __init__(self, status: int, code: str, message: str) -> None:
         self.status, self.code, self.message = status, code, message
         super().__init__(message)
-
-
-class WeightsResponse(FileResponse):
-    """A file response with windows that fit weights."""
-
-    chunk_size = 1 << 20
 
 
 def serve_app(folder: Path, state: Path | None = None) -> FastAPI:
@@ -157,7 +152,8 @@ async def _small_body(request: Request) -> str:
 def _add_files(app: FastAPI, served: ServedFolder) -> None:
     @app.api_route("/{org}/{name}/resolve/{revision}/{path:path}", methods=["GET", "HEAD"])
     def resolve(org: str, name: str, revision: str, path: str) -> Response:
-        history, commit = _commit(served, org, name, revision)
+        known = served.known_commit(f"{org}/{name}", revision)
+        history, commit = known or _commit(served, org, name, revision)
         file = next((file for file in commit.files if file.path == path), None)
         if file is None:
             raise Refusal(404, "EntryNotFound", f"There is no file {path} in {history.repo_id} at {commit.id}.")

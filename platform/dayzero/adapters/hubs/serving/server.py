@@ -9,6 +9,7 @@ from typing import Any
 import uvicorn
 
 from dayzero.adapters.hubs.serving.app import serve_app
+from dayzero.adapters.hubs.serving.sendfile import SendfileProtocol
 from dayzero.errors import BadInputError, DependencyError
 
 _CLOSE_WITHIN_S = 2
@@ -47,7 +48,15 @@ def serve_forever(app: Any, listening: socket.socket) -> None:
 
 
 def _server(app: Any) -> uvicorn.Server:
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=_CLOSE_WITHIN_S, ws="none")
+    config = uvicorn.Config(
+        app,
+        http=SendfileProtocol,
+        loop="asyncio",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_CLOSE_WITHIN_S,
+        ws="none",
+    )
     return uvicorn.Server(config)
 
 

@@ -19,6 +19,7 @@ LFS_ABOVE_BYTES = 1 << 20
 """Files above 1 MiB, and weights of any size, are LFS files."""
 
 _COMMITS_KEPT = 200
+_ID_DIGITS = 40
 _PART = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,95}$")
 
 
@@ -115,6 +116,12 @@ class ServedFolder:
             return None
         with self._locks.setdefault(repo_id, threading.Lock()):
             return self._look_again(repo_id, home)
+
+    def known_commit(self, repo_id: str, revision: str) -> tuple[RepoHistory, Commit] | None:
+        """A commit by its full id, if it was seen before: it cannot change, so the folder is not walked again for it."""
+        history = self._histories.get(repo_id) if len(revision) == _ID_DIGITS else None
+        commit = history.find(revision) if history else None
+        return (history, commit) if history and commit and (self.folder / repo_id).is_dir() else None
 
     def locate(self, repo_id: str, file: ServedFile) -> Path | None:
         """Where the bytes of that version of the file lie; None when they are gone."""
