@@ -9,6 +9,7 @@ from dayzero.domain.plan import Estimates, Interval, Term
 from dayzero.domain.planning import Choices, Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost.efficiency import ASSUMED
+from dayzero.stages.cost.floors import ServingFloor
 from dayzero.stages.cost.links import latency_findings
 from dayzero.stages.cost.rates import rates_of
 from dayzero.stages.cost.serving import Served, ServingCost, is_servable, stage_kinds
@@ -29,12 +30,14 @@ class Estimator:
         self.missing = tuple(_missing(spec, profile, served=workload.training is None))
         self._efficiencies = efficiencies
         self._by_bound: Mapping[str, ServingCost] = {}
+        self._floor: ServingFloor | None = None
         self._training: Mapping[str, TrainingCost] = {}
         rates = rates_of(spec, profile)
         self.findings = rates.findings if rates is not None else ()
         if not self.missing and rates is not None:
             costs = {bound: StepCost(spec, profile, rates, efficiencies, bound) for bound in _BOUNDS}
             self._by_bound = {bound: ServingCost(cost, workload) for bound, cost in costs.items()}
+            self._floor = ServingFloor(costs["likely"], workload)
             if workload.training is not None:
                 self._training = {bound: TrainingCost(cost, workload.training) for bound, cost in costs.items()}
             self.findings = (*self.findings, *latency_findings(profile))
@@ -43,6 +46,11 @@ class Estimator:
     def likely(self) -> ServingCost | None:
         """The estimate that plans are ranked by; None when a figure is missing."""
         return self._by_bound.get("likely")
+
+    @property
+    def floor(self) -> ServingFloor | None:
+        """What no plan is faster than, by the likely estimate; None when a figure is missing."""
+        return self._floor
 
     @property
     def bounds(self) -> Mapping[str, ServingCost]:

@@ -107,7 +107,21 @@ class ServingCost:
     def pace(self, degrees: Degrees, choices: Choices, sequences: int) -> Pace | None:
         """Times of a replica that serves so many sequences."""
         many = min(degrees.pp, sequences)
-        mixed, decode = self.loads(-(-sequences // many), choices)
+        steps = self.steps_s(degrees, choices, -(-sequences // many))
+        if steps is None:
+            return None
+        mixed, decode = steps
+        chunks, _ = self.chunks(choices)
+        carrying = sequences * chunks
+        busy = carrying * mixed + max(0, self.generated * many - carrying) * decode
+        # A token passes every stage, however few micro-batches there are.
+        tpot = max(busy / self.generated, degrees.pp * decode)
+        prefill = (chunks + degrees.pp - 1) * mixed
+        return Pace(mixed, decode, tpot, prefill, min(1.0, carrying / (self.generated * many)))
+
+    def steps_s(self, degrees: Degrees, choices: Choices, sequences: int) -> tuple[float, float] | None:
+        """Seconds of a step with so many sequences on the slowest stage: with a chunk of prefill, and without."""
+        mixed, decode = self.loads(sequences, choices)
         cache = self.cache_bytes(choices)
         slowest_mixed = self._slowest(degrees, choices, mixed, cache)
         # The choices of one division differ in their chunks alone: they decode alike.
@@ -115,15 +129,7 @@ class ServingCost:
         if self._decoded[0] != key:
             self._decoded = (key, self._slowest(degrees, choices, decode, cache))
         slowest = self._decoded[1]
-        if slowest_mixed is None or slowest is None:
-            return None
-        chunks, _ = self.chunks(choices)
-        carrying = sequences * chunks
-        busy = carrying * slowest_mixed + max(0, self.generated * many - carrying) * slowest
-        # A token passes every stage, however few micro-batches there are.
-        tpot = max(busy / self.generated, degrees.pp * slowest)
-        prefill = (chunks + degrees.pp - 1) * slowest_mixed
-        return Pace(slowest_mixed, slowest, tpot, prefill, min(1.0, carrying / (self.generated * many)))
+        return None if slowest_mixed is None or slowest is None else (slowest_mixed, slowest)
 
     def overload(self, degrees: Degrees, choices: Choices) -> dict[str, float] | None:
         """The most requests a second that the plan serves, with the rate that was asked for; None when figures are missing."""

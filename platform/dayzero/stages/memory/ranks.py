@@ -57,6 +57,7 @@ class MemoryModel:
         self._numbers = tuple(numbers[layer] for layer in alike)
         self._stages: dict[tuple[int, int], Counted] = {}
         self._sizes: dict[tuple[object, ...], int] = {}
+        self._sequences: dict[tuple[int, int, int, str | None], tuple[int, ...]] = {}
         self._trained: TrainedParameters | None = None
 
     def serving(self, concurrency: int) -> "MemoryModel":
@@ -161,9 +162,17 @@ class MemoryModel:
 
     def state_bytes(self, degrees: Degrees, choices: Choices, stage: int) -> int:
         """What all sequences keep in the cache on a rank of the stage, wherever it lies."""
-        shape = self._shape(degrees, choices)
-        one = self._sum(self.counted(degrees.pp, stage), "state", lambda layer: sequence_bytes(layer, shape), shape)
+        sizes = self._sequence(degrees, choices)
+        one = sum([count * sizes[kind] for kind, count in self.counted(degrees.pp, stage)])
         return one * sequences_of(self.workload, degrees)
+
+    def _sequence(self, degrees: Degrees, choices: Choices) -> tuple[int, ...]:
+        """What one sequence keeps of one layer of each kind."""
+        key = (degrees.tp, degrees.cp, choices.page_tokens, choices.cache_dtype)
+        if key not in self._sequences:
+            shape = self._shape(degrees, choices)
+            self._sequences[key] = tuple(sequence_bytes(kind, shape) for kind in self.kinds)
+        return self._sequences[key]
 
     def _shape(self, degrees: Degrees, choices: Choices) -> CacheShape:
         plain = cache_shape(self.workload.context_tokens, degrees, choices, cache_dtype_of(self.spec))
@@ -173,13 +182,9 @@ class MemoryModel:
         whole = self.state_bytes(degrees, choices, stage)
         if not choices.cache_on_host:
             return {"state": whole}
-        counted, sequences, shape = (
-            self.counted(degrees.pp, stage),
-            sequences_of(self.workload, degrees),
-            self._shape(degrees, choices),
-        )
+        sizes, sequences = self._sequence(degrees, choices), sequences_of(self.workload, degrees)
         # One layer's cache is at work while the next one's arrives (transformers' offloaded cache does so).
-        largest = self._largest(counted, "state", lambda layer: sequence_bytes(layer, shape), shape)
+        largest = max((sizes[kind] for kind, _ in self.counted(degrees.pp, stage)), default=0)
         return {"state": min(whole, 2 * sequences * largest), "host_state": whole}
 
     def _activations(self, degrees: Degrees, stage: int, step: Step) -> int:

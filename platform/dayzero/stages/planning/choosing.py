@@ -18,12 +18,14 @@ from dayzero.stages.layout.constraints import Limits
 from dayzero.stages.layout.laying import layout_findings, stage_layers
 from dayzero.stages.planning.choices import choice_findings, choices_for
 from dayzero.stages.planning.fewest import fewest_devices
+from dayzero.stages.planning.front import pareto_front
 from dayzero.stages.planning.nearest import nearest_miss
 from dayzero.stages.planning.pools import apart_estimates, best_apart
-from dayzero.stages.planning.ranking import Candidate, pareto_front
+from dayzero.stages.planning.ranking import Candidate
 from dayzero.stages.planning.ranks import RankMemory
+from dayzero.stages.planning.refusals import Refusals
 from dayzero.stages.planning.request import MAX_DEVICES, check_request
-from dayzero.stages.planning.search import Found, Refusals, Search
+from dayzero.stages.planning.search import Found, Search
 from dayzero.stages.planning.space import candidates, space_of
 
 __all__ = ["ALTERNATIVES", "MAX_DEVICES", "plan_for"]
@@ -70,7 +72,7 @@ def plan_for(
     found = search.run(possible(asked, devices), taken, ALTERNATIVES + 1)
     best = {candidate.degrees: candidate for candidate, _ in reversed(found.fitting)}
     plans = [_plan(search, candidate, found) for candidate in [*reversed(best.values())][: ALTERNATIVES + 1]]
-    front = [_plan(search, candidate, found) for candidate in _front(search, found)]
+    front = [_plan(search, candidate, found) for candidate in _front(search)]
     return PlanReport(
         platform=profile.slug,
         workload=workload,
@@ -130,7 +132,7 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
 
 def _apart(search: Search, found: Found, devices: int) -> ParallelPlan | None:
     """The best plan with prefill and decode on devices of their own."""
-    best = best_apart(search, search.possible, devices)
+    best = best_apart(search, devices)
     if best is None:
         return None
     both = _plan(search, best.candidate, found)
@@ -166,22 +168,22 @@ def _axes(degrees: Degrees) -> tuple[int, int, int]:
     return degrees.tp, degrees.pp, degrees.ep
 
 
-def _front(search: Search, found: Found) -> list[Candidate]:
+def _front(search: Search) -> list[Candidate]:
     """The Pareto front of the plans that fit, at most a dozen, both ends among them.
 
     Of very many candidates those that ranked behind are asked whether they have room only when they lie on the front.
     """
-    judged = {(candidate.degrees, candidate.choices) for candidate, _ in found.fitting}
     asked = 0
 
     def fits(one: Candidate) -> bool:
         nonlocal asked
-        if (one.degrees, one.choices) in judged:
-            return True
+        known = search.known_to_fit(one)
+        if known is not None:
+            return known
         asked += 1
         return asked <= _FRONT_ASKED and search.has_room(one.degrees, one.choices, search.sequences_of(one))
 
-    front = list(pareto_front(search.possible, search.profile, fits))
+    front = list(pareto_front(search.possible, search.profile, fits, search.nearer))
     if len(front) <= _PARETO:
         return front
     step = (len(front) - 1) / (_PARETO - 1)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 from dayzero.domain.plan import MemoryBudget, NearestMiss, Remedy
 from dayzero.domain.planning import Choices, Degrees
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.memory.state_of_sequence import cache_element_bytes
 from dayzero.stages.parameters.weights import ELEMENT_BYTES
+from dayzero.stages.planning.best_first import BestFirst
 from dayzero.stages.planning.choices import cache_supported
 from dayzero.stages.planning.ranking import Candidate
 from dayzero.stages.planning.search import Found, Search
@@ -39,8 +41,16 @@ def nearest_miss(search: Search, space: Space, found: Found) -> NearestMiss | No
 
 def _least_slow(search: Search, found: Found) -> tuple[Candidate, MemoryBudget] | None:
     """The candidate that misses its targets by the least and has room, or the first of all where none of many has."""
+
+    def exact(miss: tuple[float, Candidate]) -> Iterator[tuple[float, Candidate]]:
+        candidate = search.with_times(miss[1])
+        late = search.late(candidate)
+        if late is not None:
+            yield late[1] / late[2], candidate
+
     first = None
-    for _, candidate in sorted(found.slow, key=lambda miss: miss[0])[:_LOOKED_AT]:
+    queue = BestFirst(found.slow, lambda miss: (miss[0],), lambda miss: miss[1].bounded, exact)
+    for _, candidate in islice(queue, _LOOKED_AT):
         try:
             budget = search.memory.fullest(candidate.degrees, candidate.choices)
         except UncuttableError:

@@ -6,8 +6,9 @@ the decoders' requests need (rate matching, DistServe, arXiv 2401.09670, section
 the search for both together, prefill shapes all of them: a good plan, not a proven best one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import ceil
 
 from dayzero.domain.costs import Load
@@ -16,6 +17,7 @@ from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.stages.cost.estimates import Estimator
 from dayzero.stages.cost.serving import Served, ServingCost
 from dayzero.stages.layout.cut import UncuttableError
+from dayzero.stages.planning.best_first import BestFirst
 from dayzero.stages.planning.ranking import Candidate
 from dayzero.stages.planning.search import Search
 
@@ -39,18 +41,33 @@ class _Prefill:
     requests_per_s: float
     ttft_s: float
 
+    @property
+    def device_s(self) -> float:
+        """Seconds of a device for each prompt."""
+        return self.degrees.world / self.requests_per_s
 
-def best_apart(search: Search, possible: Iterable[Candidate], devices: int) -> Apart | None:
+
+@dataclass(frozen=True, slots=True)
+class _Prefills:
+    """Shapes that differ in their pipeline degrees alone, and what none of them takes less than."""
+
+    shapes: tuple[Degrees, ...]
+    choices: Choices
+    ttft_s: float
+    device_s: float
+
+
+def best_apart(search: Search, devices: int) -> Apart | None:
     """The best pair of pools by the workload's objective that meets its targets; None where there is none, where a link's
     figures are missing, and for other objectives than throughput and latency."""
     serving, workload = search.estimator.likely, search.workload
     wanted = workload.objective in (Objective.THROUGHPUT, Objective.LATENCY)
     if serving is None or not wanted or workload.training is not None or workload.rate_per_s is not None or devices < 2:
         return None
-    shapes = list(dict.fromkeys((_shape(one.degrees), one.choices) for one in possible if one.served is not None))
-    prefills = _prefill_shapes(search, serving, shapes, devices)
+    prefills = _prefill_shapes(search, serving, devices)
+    shapes = _distinct((_shape(one.degrees), one.choices) for one in search.ranked() if one.served is not None)
     best: Apart | None = None
-    for degrees, choices in shapes[:_DECODE_SHAPES]:
+    for degrees, choices in islice(shapes, _DECODE_SHAPES):
         for prefill in prefills:
             found = _matched(search, serving, degrees, choices, prefill, devices)
             if found is not None and (best is None or _better(found, best, workload)):
@@ -60,7 +77,7 @@ def best_apart(search: Search, possible: Iterable[Candidate], devices: int) -> A
 
 def _shape(degrees: Degrees) -> Degrees:
     """One instance: as many replicas as share one set of experts."""
-    return replace(degrees, dp=degrees.attention_dp)
+    return Degrees(degrees.tp, degrees.pp, degrees.ep, degrees.attention_dp, degrees.cp, degrees.etp)
 
 
 def _better(one: Apart, other: Apart, workload: Workload) -> bool:
@@ -70,32 +87,57 @@ def _better(one: Apart, other: Apart, workload: Workload) -> bool:
     return one.served.tokens_per_s > other.served.tokens_per_s
 
 
-def _prefill_shapes(
-    search: Search, serving: ServingCost, shapes: Iterable[tuple[Degrees, Choices]], devices: int
-) -> list[_Prefill]:
+def _distinct(shapes: Iterable[tuple[Degrees, Choices]]) -> Iterator[tuple[Degrees, Choices]]:
+    seen = set()
+    for shape in shapes:
+        if shape not in seen:
+            seen.add(shape)
+            yield shape
+
+
+def _prefill_shapes(search: Search, serving: ServingCost, devices: int) -> list[_Prefill]:
     """The shapes that serve most prompts a device and fit, best first."""
-    found = []
-    for degrees, choices in shapes:
-        if degrees.world < devices and (one := _prefilling(serving, degrees, choices)) is not None:
-            found.append(one)
-    if search.workload.objective is Objective.LATENCY:
-        found.sort(key=lambda one: one.ttft_s)
-    else:
-        found.sort(key=lambda one: -one.requests_per_s / one.degrees.world)
-    fitting = []
-    for one in found:
-        if _fullest(search, one.degrees, one.choices, 1) is not None:
-            fitting.append(one)
-            if len(fitting) == _PREFILL_SHAPES:
-                break
-    return fitting
+    soonest = search.workload.objective is Objective.LATENCY
+
+    def key(one: _Prefill | _Prefills) -> tuple[float, ...]:
+        return (one.ttft_s,) if soonest else (one.device_s,)
+
+    def nearer(one: _Prefill | _Prefills) -> Iterator[_Prefill]:
+        assert isinstance(one, _Prefills)
+        members = (_prefilling(serving, degrees, one.choices) for degrees in one.shapes)
+        return (member for member in members if member is not None)
+
+    kinds: Iterable[_Prefill | _Prefills] = _prefills(search, devices)
+    queue = BestFirst(kinds, key, lambda one: isinstance(one, _Prefills), nearer)
+    fitting = (one for one in queue if isinstance(one, _Prefill) and _fullest(search, one.degrees, one.choices, 1) is not None)
+    return list(islice(fitting, _PREFILL_SHAPES))
+
+
+def _prefills(search: Search, devices: int) -> Iterator[_Prefills]:
+    """All shapes for fewer than all devices. A prompt passes all layers, in each chunk, on tp × cp devices at a time."""
+    floor = search.estimator.floor
+    assert floor is not None
+    members: dict[tuple[int, int, int, int, Choices], dict[Degrees, None]] = {}
+    for degrees, choices in search.asked:
+        shape = _shape(degrees)
+        if shape.world < devices:
+            members.setdefault((shape.tp, shape.cp, shape.ep, shape.etp, choices), {})[shape] = None
+    for (tp, cp, _, _, choices), shapes in members.items():
+        held = tuple(shapes)
+        passage = floor.passage_s(held[0], choices, _prefill_load(floor, choices))
+        if passage is not None:
+            yield _Prefills(held, choices, passage, floor.chunks(choices)[0] * passage * tp * cp)
+
+
+def _prefill_load(serving: ServingCost, choices: Choices) -> Load:
+    return Load(serving.chunks(choices)[1], serving.prompt // 2, 0, 0)
 
 
 def _prefilling(serving: ServingCost, degrees: Degrees, choices: Choices) -> _Prefill | None:
-    chunks, taken = serving.chunks(choices)
-    step = serving.slowest_s(degrees, choices, Load(taken, serving.prompt // 2, 0, 0))
+    step = serving.slowest_s(degrees, choices, _prefill_load(serving, choices))
     if step is None:
         return None
+    chunks, _ = serving.chunks(choices)
     return _Prefill(degrees, choices, degrees.dp / (chunks * step), (chunks + degrees.pp - 1) * step)
 
 

@@ -1,6 +1,5 @@
 """Which plan is better: by objective, and the front of throughput a device against speed for one user."""
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
@@ -11,12 +10,16 @@ from dayzero.stages.cost.training import Trained
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan that is structurally possible, with its likely times in serving or training (None: a figure is missing)."""
+    """A plan that is structurally possible, with its likely times in serving or training (None: a figure is missing).
+
+    `bounded`: no plan of its kind is faster than these times, and its own were not worked out.
+    """
 
     degrees: Degrees
     choices: Choices
     served: Served | None
     trained: Trained | None = None
+    bounded: bool = False
 
 
 def occupied_devices(degrees: Degrees, profile: PlatformProfile) -> int:
@@ -38,9 +41,8 @@ def preference(
     degrees, speed = candidate.degrees, _speed(workload, candidate)
     if workload.objective is Objective.WIDEST:
         return tuple(map(float, widest_first(degrees)))
-    simple = (float(occupied_devices(degrees, profile)), float(degrees.world), float(degrees.pp), float(degrees.tp),
-              float(degrees.ep), float(degrees.etp), float(degrees.cp), float(candidate.choices.chunk_tokens or 0),
-              float(candidate.choices.micro_batch), float(candidate.choices.virtual_stages))  # fmt: skip
+    simple = (occupied_devices(degrees, profile), degrees.world, degrees.pp, degrees.tp, degrees.ep, degrees.etp, degrees.cp,
+              candidate.choices.chunk_tokens or 0, candidate.choices.micro_batch, candidate.choices.virtual_stages)  # fmt: skip
     if workload.objective is Objective.LONGEST_CONTEXT:
         return (-float(longest_tokens), *speed, *simple)
     if workload.objective is Objective.FEWEST_DEVICES:
@@ -49,31 +51,13 @@ def preference(
 
 
 def _speed(workload: Workload, candidate: Candidate) -> tuple[float, float]:
-    served = candidate.served
     if candidate.trained is not None:
         return (0.0, candidate.trained.step_s)
-    if served is None:
-        return (1.0, 0.0)
+    return (1.0, 0.0) if candidate.served is None else speed_of(workload, candidate.served)
+
+
+def speed_of(workload: Workload, served: Served) -> tuple[float, float]:
+    """Sorts the faster first: by the time that an answer takes, or by throughput."""
     if workload.objective is Objective.LATENCY:
         return (0.0, served.ttft_s + served.tpot_s * workload.generated_tokens)
     return (0.0, -served.tokens_per_s)
-
-
-def pareto_front(
-    candidates: Iterable[Candidate], profile: PlatformProfile, fits: Callable[[Candidate], bool]
-) -> Sequence[Candidate]:
-    """Those that fit and that no other beats in both output tokens/s a device and tokens/s for one user; fastest for the user
-    first. Only candidates that would lie on the front are asked whether they fit."""
-    points = []
-    for candidate in candidates:
-        if candidate.served is not None:
-            share = candidate.served.tokens_per_s / occupied_devices(candidate.degrees, profile)
-            points.append((1 / candidate.served.tpot_s, share, candidate))
-    points.sort(key=lambda point: (-point[0], -point[1], point[2].degrees.world))
-    front: list[Candidate] = []
-    best = 0.0
-    for _, share, candidate in points:
-        if share > best and fits(candidate):
-            front.append(candidate)
-            best = share
-    return front

@@ -1,81 +1,31 @@
 """The search: every candidate is judged by structure, memory and time; each refusal keeps its reason and its figures.
 
-Up to `ALL_JUDGED` candidates everything is judged. Beyond it memory is worked out in order of preference until the plans that
-are returned are found; the rest is counted as outranked, with the figures that it was outranked by.
+Up to `ALL_JUDGED` candidates everything is judged. Beyond it plans and groups of plans are ranked by times that bound theirs, and
+worked out in that order until the plans that are returned are found; the rest is counted as outranked, with the figures that it was
+outranked by. The plans are the same as those of a look at everything (docs/decisions/0009-a-search-by-bounds.md).
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from dayzero.domain.plan import MemoryBudget, RejectedFamily, Rejection
+from dayzero.domain.plan import MemoryBudget, Rejection
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.cost.estimates import Estimator
+from dayzero.stages.cost.serving import Served
 from dayzero.stages.layout.constraints import Limits
 from dayzero.stages.layout.cut import UncuttableError
+from dayzero.stages.planning.best_first import BestFirst
 from dayzero.stages.planning.choices import sensible
+from dayzero.stages.planning.groups import Asked, Group, Possible, group_preference, grouped, is_bounded, plans_of, size_of
 from dayzero.stages.planning.ranking import Candidate, preference
 from dayzero.stages.planning.ranks import RankMemory
+from dayzero.stages.planning.refusals import KEPT_OF_A_FAMILY, Refusals, short_of_memory, too_slow
 
-ALL_JUDGED = 3000
-KEPT_OF_A_FAMILY = 5
+ALL_JUDGED = 1000
 EXACTLY_SHORT = 64
 """So many plans that are short of memory are worked out item by item before weights and state alone may refuse others."""
-
-
-@dataclass(slots=True)
-class Refusals:
-    """Counts every refusal by family and keeps the first few of each, and the one that came nearest."""
-
-    kept_of_a_family: int = KEPT_OF_A_FAMILY
-    count: int = 0
-    _families: dict[str, list[Rejection]] = field(default_factory=dict)
-    _counts: dict[str, int] = field(default_factory=dict)
-    _nearest: dict[str, tuple[float, Rejection]] = field(default_factory=dict)
-
-    def add(self, rejection: Rejection, distance: float = 0.0) -> None:
-        """One candidate that was refused; the smaller the distance, the nearer it came."""
-        family = rejection.family
-        self.count += 1
-        self._counts[family] = self._counts.get(family, 0) + 1
-        kept = self._families.setdefault(family, [])
-        if len(kept) < self.kept_of_a_family:
-            kept.append(rejection)
-        if family not in self._nearest or distance < self._nearest[family][0]:
-            self._nearest[family] = (distance, rejection)
-
-    def nearest_of(self, family: str) -> float:
-        """How near the nearest of a family came."""
-        return self._nearest[family][0] if family in self._nearest else float("inf")
-
-    def judge(self, family: str, distance: float, refuse: Callable[[], Rejection]) -> None:
-        """One candidate that was refused, whose words are made only where they are kept: for one of the first of its family,
-        or the nearest."""
-        if len(self._families.get(family, ())) < self.kept_of_a_family or distance < self.nearest_of(family):
-            self.add(refuse(), distance)
-        else:
-            self.more(family, 1)
-
-    def more(self, family: str, count: int) -> None:
-        """So many more of a family, of which others are kept."""
-        self.count += count
-        self._counts[family] = self._counts.get(family, 0) + count
-
-    @property
-    def kept(self) -> tuple[Rejection, ...]:
-        """A few of each family, the nearest among them."""
-        found: list[Rejection] = []
-        for family, kept in self._families.items():
-            nearest = self._nearest[family][1]
-            found += [*kept, *(() if nearest in kept else (nearest,))]
-        return tuple(found)
-
-    @property
-    def families(self) -> tuple[RejectedFamily, ...]:
-        """All families, the largest first."""
-        ranked = sorted(self._counts.items(), key=lambda pair: (-pair[1], pair[0]))
-        return tuple(RejectedFamily(family, count, self._nearest[family][1]) for family, count in ranked)
 
 
 @dataclass(slots=True)
@@ -98,15 +48,65 @@ class Search:
         self.refusals = refusals
         self._limits = Limits(memory.spec)
         self.found = Found()
-        self.possible: list[Candidate] = []
+        self.asked: list[Asked] = []
+        self.possible: list[Possible] = []
         self._fits: dict[tuple[Degrees, Choices], MemoryBudget | None] = {}
 
     def run(
         self, degrees: Iterable[Degrees | Rejection], choices: tuple[Choices, ...], wanted: int, *, first_only: bool = False
     ) -> Found:
         """Judge them all; at least `wanted` plans are found if there are so many (`first_only`: any, and no more)."""
+        self.asked = list(self._asked(degrees, choices))
+        everything = not first_only and (self.workload.objective is Objective.WIDEST or len(self.asked) <= ALL_JUDGED)
+        queue = BestFirst(self._possible(everything), self._key, is_bounded, self._worked_out)
+        passed: list[Possible] = []
+        found: set[Degrees] = set()
+        for candidate in queue:
+            assert isinstance(candidate, Candidate)
+            passed.append(candidate)
+            fullest = self.fits(candidate)
+            if fullest is not None:
+                self.found.fitting.append((candidate, fullest))
+                found.add(candidate.degrees)
+            if not everything and len(found) >= wanted:
+                break
+        rest = queue.waiting
+        if rest:
+            self._outranked(rest)
+        self.possible = passed + rest
+        return self.found
+
+    def ranked(self) -> Iterator[Candidate]:
+        """Plans in order of preference, whether they fit or not, each with its own times; nothing is counted."""
+        for one in BestFirst(self.possible, self._key, is_bounded, self.nearer):
+            assert isinstance(one, Candidate)
+            yield one
+
+    def nearer(self, one: Possible) -> Iterator[Possible]:
+        """Members of a group, still bounded; a bounded plan with its own times, if it meets its targets. Nothing is counted."""
+        if isinstance(one, Group):
+            yield from self._members(one, lambda _: True)
+            return
+        timed = self.with_times(one)
+        if timed.served is not None and self.late(timed) is None:
+            yield timed
+
+    def _possible(self, everything: bool) -> list[Possible]:
+        """What is to be ranked: plans with their times where everything is judged, else plans or groups with times that bound
+        theirs. A target is held against every plan, so that each is counted where it is missed."""
+        floor, workload = self.estimator.floor, self.workload
+        asked: Iterable[Asked] = self.asked
+        timed, groups = self._timed, list[Group]()
+        if not everything and floor is not None and self._bounds_help():
+            if workload.ttft_s is not None or workload.tpot_s is not None:
+                timed = self._bounded
+            else:
+                groups, asked = grouped(asked, floor, self.profile, workload)
+        return [*groups, *(candidate for one in asked if (candidate := timed(*one)) is not None)]
+
+    def _asked(self, degrees: Iterable[Degrees | Rejection], choices: tuple[Choices, ...]) -> Iterator[Asked]:
+        """Degrees with every choice that makes a difference; what the structure refuses is counted."""
         layers = len(self.memory.spec.layers)
-        possible: list[Candidate] = []
         for one in degrees:
             if isinstance(one, Rejection):
                 self.found.judged += 1
@@ -115,13 +115,7 @@ class Search:
             for choice in choices:
                 if sensible(one, choice, layers):
                     self.found.judged += 1
-                    candidate = self._timed(one, choice)
-                    if candidate is not None:
-                        possible.append(candidate)
-        possible.sort(key=self._key)
-        self.possible = possible
-        self._take(possible, wanted, first_only)
-        return self.found
+                    yield one, choice
 
     def fits(self, candidate: Candidate) -> MemoryBudget | None:
         """The fullest rank when the plan fits, else None; the refusal was counted."""
@@ -130,34 +124,76 @@ class Search:
             self._fits[key] = self._fitting(candidate)
         return self._fits[key]
 
-    def _key(self, candidate: Candidate) -> tuple[float, ...]:
-        longest = 0
-        if self.workload.objective is Objective.LONGEST_CONTEXT:
-            longest = self.longest_tokens(candidate)
-        return preference(self.workload, self.profile, candidate, longest)
+    def known_to_fit(self, candidate: Candidate) -> bool | None:
+        """Whether it fits; None when its memory was not worked out."""
+        key = (candidate.degrees, candidate.choices)
+        return self._fits[key] is not None if key in self._fits else None
 
-    def _take(self, possible: list[Candidate], wanted: int, first_only: bool) -> None:
-        everything = not first_only and (self.workload.objective is Objective.WIDEST or len(possible) <= ALL_JUDGED)
-        degrees: set[Degrees] = set()
-        for at, candidate in enumerate(possible):
-            if not everything and len(degrees) >= wanted:
-                self._outranked(possible[at:])
-                return
-            fullest = self.fits(candidate)
-            if fullest is not None:
-                self.found.fitting.append((candidate, fullest))
-                degrees.add(candidate.degrees)
+    def with_times(self, candidate: Candidate) -> Candidate:
+        """The candidate with times of its own instead of those that bound them."""
+        serving = self.estimator.likely
+        if not candidate.bounded or serving is None:
+            return candidate
+        return replace(candidate, served=serving.served(candidate.degrees, candidate.choices), bounded=False)
 
-    def _outranked(self, rest: list[Candidate]) -> None:
+    def late(self, candidate: Candidate) -> tuple[str, float, float] | None:
+        """The target that a candidate misses, its own value, and the target's; None when it misses none."""
+        served, workload = candidate.served, self.workload
+        if served is not None and workload.tpot_s is not None and served.tpot_s > workload.tpot_s:
+            return "tpot", served.tpot_s, workload.tpot_s
+        if served is not None and workload.ttft_s is not None and served.ttft_s > workload.ttft_s:
+            return "ttft", served.ttft_s, workload.ttft_s
+        return None
+
+    def _worked_out(self, one: Possible) -> Iterator[Possible]:
+        """What a group or a bounded plan comes to when its turn is there; refusals are counted."""
+        if isinstance(one, Group):
+            yield from self._members(one, lambda degrees: not self._hopeless(degrees, one.choices))
+        elif not self._hopeless(one.degrees, one.choices):
+            timed = self._timed(one.degrees, one.choices)
+            if timed is not None:
+                yield timed
+
+    def _members(self, group: Group, wanted: Callable[[Degrees], bool]) -> Iterator[Candidate]:
+        for degrees in filter(wanted, group.members):
+            candidate = self._bounded(degrees, group.choices)
+            if candidate is not None:
+                yield candidate
+
+    def _key(self, one: Possible) -> tuple[float, ...]:
+        if isinstance(one, Group):
+            return group_preference(self.workload, one)
+        longest = self.longest_tokens(one) if self.workload.objective is Objective.LONGEST_CONTEXT else 0
+        return preference(self.workload, self.profile, one, longest)
+
+    def _outranked(self, rest: list[Possible]) -> None:
         best = self.found.fitting[0][0]
-        self.refusals.more("outranked", max(0, len(rest) - KEPT_OF_A_FAMILY))
-        for candidate in rest[:KEPT_OF_A_FAMILY]:
+        plans = [plan for one in rest[:KEPT_OF_A_FAMILY] for plan in plans_of(one)][:KEPT_OF_A_FAMILY]
+        self.refusals.more("outranked", sum(size_of(one) for one in rest) - len(plans))
+        for candidate in plans:
             numbers: dict[str, int | float | str | None] = {}
             if candidate.served is not None and best.served is not None:
                 numbers = {"throughput_tokens_per_s": candidate.served.tokens_per_s, "tpot_s": candidate.served.tpot_s,
                            "chosen_tokens_per_s": best.served.tokens_per_s, "chosen_tpot_s": best.served.tpot_s}  # fmt: skip
-            reason = f"{candidate.degrees} ranks behind {len(self.found.fitting)} plans that fit; its memory was not worked out"
+            bound = "even at its fastest " if candidate.bounded else ""
+            reason = (f"{candidate.degrees} ranks {bound}behind {len(self.found.fitting)} plans that fit; "
+                      "its memory was not worked out")  # fmt: skip
             self.refusals.add(Rejection(candidate.degrees, "outranked", reason, numbers))
+
+    def _bounds_help(self) -> bool:
+        """Whether the order of preference follows from times that can be bounded: not where a rate says how many sequences
+        there are, in training, or where memory ranks plans."""
+        workload = self.workload
+        by_speed = workload.objective in (Objective.THROUGHPUT, Objective.LATENCY, Objective.FEWEST_DEVICES)
+        return by_speed and self.estimator.floor is not None and workload.training is None and workload.rate_per_s is None
+
+    def _bounded(self, degrees: Degrees, choices: Choices) -> Candidate | None:
+        """The candidate with times that it cannot be faster than; None when even they miss a target (it is counted)."""
+        assert self.estimator.floor is not None
+        served = self.estimator.floor.served(degrees, choices)
+        if served is None:
+            return self._timed(degrees, choices)
+        return self._on_time(Candidate(degrees, choices, served, bounded=True))
 
     def _timed(self, degrees: Degrees, choices: Choices) -> Candidate | None:
         """The candidate with its likely times; None when it misses a target (the refusal is counted)."""
@@ -170,14 +206,17 @@ class Search:
         served = serving.served(degrees, choices)
         if served is None:
             return self._without_times(Candidate(degrees, choices, None), wanted)
-        candidate = Candidate(degrees, choices, served)
-        workload = self.workload
-        for family, value, target in (("tpot", served.tpot_s, workload.tpot_s), ("ttft", served.ttft_s, workload.ttft_s)):
-            if target is not None and value > target:
-                self.found.slow.append((value / target, candidate))
-                self.refusals.judge(family, value / target, partial(_too_slow, degrees, family, value, target))
-                return None
-        return candidate
+        return self._on_time(Candidate(degrees, choices, served))
+
+    def _on_time(self, candidate: Candidate) -> Candidate | None:
+        """The candidate, None when it misses a target (the refusal is counted)."""
+        late = self.late(candidate)
+        if late is None:
+            return candidate
+        family, value, target = late
+        self.found.slow.append((value / target, candidate))
+        self.refusals.judge(family, value / target, partial(too_slow, candidate, family, value, target))
+        return None
 
     def _trained(self, degrees: Degrees, choices: Choices) -> Candidate | None:
         """A training plan with its step; None when the step's sequences do not divide over it (the refusal is counted)."""
@@ -213,28 +252,34 @@ class Search:
         return None
 
     def _fitting(self, candidate: Candidate) -> MemoryBudget | None:
+        if self._hopeless(candidate.degrees, candidate.choices, candidate.served):
+            return None
         try:
-            if self._clearly_short(candidate):
-                return None
             fullest = self.memory.fullest(candidate.degrees, candidate.choices, self.sequences_of(candidate))
         except UncuttableError as error:
-            self.refusals.add(Rejection(candidate.degrees, error.family, error.reason, error.numbers), candidate.degrees.tp)
+            self._uncuttable(candidate.degrees, error)
             return None
         if fullest.limit_bytes is None or fullest.total_bytes <= fullest.limit_bytes:
             return fullest
         short = fullest.total_bytes - fullest.limit_bytes
         self.found.short.append((short, candidate, fullest))
-        self.refusals.judge("memory", short, partial(_short_of_memory, candidate.degrees, fullest, fullest.limit_bytes))
+        self.refusals.judge("memory", short, partial(short_of_memory, candidate.degrees, fullest, fullest.limit_bytes))
         return None
 
-    def _clearly_short(self, candidate: Candidate) -> bool:
-        """Whether weights and state alone leave no room, once enough others were worked out item by item (the refusal is
-        counted)."""
+    def _uncuttable(self, degrees: Degrees, error: UncuttableError) -> None:
+        self.refusals.add(Rejection(degrees, error.family, error.reason, error.numbers), degrees.tp)
+
+    def _hopeless(self, degrees: Degrees, choices: Choices, served: Served | None = None) -> bool:
+        """Whether weights and state alone leave no room, once enough others were worked out item by item, or a tensor cannot be
+        cut (the refusal is counted)."""
         if len(self.found.short) < EXACTLY_SHORT:
             return False
-        served = candidate.served
-        sequences = served.sequences if served is not None else -(-self.workload.concurrency // candidate.degrees.dp)
-        short = self.memory.short_at_least(candidate.degrees, candidate.choices, sequences)
+        sequences = served.sequences if served is not None else -(-self.workload.concurrency // degrees.dp)
+        try:
+            short = self.memory.short_at_least(degrees, choices, sequences)
+        except UncuttableError as error:
+            self._uncuttable(degrees, error)
+            return True
         # A plan that is shorter by these than another by everything is no nearer miss.
         if not short or short < self.refusals.nearest_of("memory"):
             return False
@@ -269,20 +314,3 @@ class Search:
             return self.workload.context_tokens
         # Windows and recurrent state make a token cheaper later on, so this is the least that there is room for.
         return self.workload.context_tokens + free * self.workload.context_tokens // state
-
-
-def _too_slow(degrees: Degrees, family: str, seconds: float, target_s: float) -> Rejection:
-    """The refusal of a plan that misses a target."""
-    numbers: dict[str, int | float | str | None] = {f"{family}_s": seconds, "target_s": target_s}
-    return Rejection(degrees, family, f"{degrees}: {family} {seconds:.4g} s, {target_s:.4g} s asked for", numbers)
-
-
-def _short_of_memory(degrees: Degrees, budget: MemoryBudget, limit_bytes: int) -> Rejection:
-    """The refusal of a plan whose fullest rank needs too much."""
-    short = budget.total_bytes - limit_bytes
-    on_device = {name: size for name, size in budget.items_bytes.items() if not name.startswith("host_")}
-    item, largest = max(on_device.items(), key=lambda pair: pair[1])
-    reason = (f"rank {budget.rank} needs {budget.total_bytes} bytes of {limit_bytes}: short by {short}, "
-              f"the largest item is {item} with {largest}")  # fmt: skip
-    return Rejection(degrees, "memory", reason, {"limit_bytes": limit_bytes, "short_bytes": short, **{
-        f"{name}_bytes": size for name, size in budget.items_bytes.items()}})  # fmt: skip
