@@ -30,28 +30,72 @@ class ShardTensor:
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of one rank. `sha256` is None in a layout that has not been written yet."""
+    """One file of one rank. `sha256` is None in a layout that has not been written yet; a folded one has no `tensors`, and
+    `tensor_count` says how many the file holds."""
 
     rank: int
     path: str
     size_bytes: int
     sha256: str | None
     tensors: tuple[ShardTensor, ...]
+    header_bytes: int = 0
+    tensor_count: int = 0
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of tensors in the file (its header not counted)."""
+        if self.header_bytes:
+            return self.size_bytes - self.header_bytes
         return sum(tensor.end - tensor.begin for tensor in self.tensors)
 
 
 @dataclass(frozen=True, slots=True)
+class ShardCut:
+    """How all tensors of one kind are dealt out, each of this dtype and whole shape.
+
+    The pipeline `stages` hold them. `dim` None: whole; else `parts` are the pieces [start, stop) along dim of each tp rank, or
+    where `sliced` of each etp rank, and each holds `local` elements there, zeros behind the pieces where those are fewer.
+    Where `experts` is not 0, expert-parallel ranks have only their slots of so many: rows of the first dimension where
+    `stacked`, else the tensors that belong to those experts.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    stages: tuple[int, ...]
+    dim: int | None = None
+    parts: tuple[tuple[tuple[int, int], ...], ...] = ()
+    local: int = 0
+    sliced: bool = False
+    experts: int = 0
+    stacked: bool = False
+
+
+ShardRow = tuple[str, int, int, int, int]
+"""A tensor's name, which of the cuts is its own, which of the files has it from which byte, and its expert (-1: of none)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRules:
+    """One row for each tensor, in the order in which rank files hold them; what each rank holds follows from it and the
+    degrees (stages.layout.ranks). `files` are those of the checkpoint."""
+
+    cuts: tuple[ShardCut, ...]
+    files: tuple[str, ...]
+    tensors: tuple[ShardRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ShardManifest:
-    """All shards of one checkpoint under one plan."""
+    """Shards of one checkpoint under one plan: all of them, or those of the ranks that were asked for.
+
+    A folded manifest has no tensors in its files; they follow from the rules (stages.layout.ranks: fold, unfold).
+    """
 
     content_id: str
     degrees: Degrees
     files: tuple[ShardFile, ...]
     redundant_experts: int = 0
+    rules: ShardRules | None = None
 
     def rank_weight_bytes(self, rank: int) -> int:
         """Bytes of tensors that the rank holds."""

@@ -17,6 +17,7 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
 from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.layout.ranks import fold
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
@@ -172,7 +173,8 @@ def shard_step(bench: Bench, lease: Lease) -> StepReport:
     """Write the shards, record their manifest, and compare their bytes with the plan's."""
     require_reference(bench, lease)
     manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
-    kept = keep(bench.ledger, lease, result_key("shards", 1, manifest.content_id, manifest), ShardManifest, lambda: manifest)
+    folded = fold(manifest)
+    kept = keep(bench.ledger, lease, result_key("shards", 2, folded.content_id, folded), ShardManifest, lambda: folded)
     check = weights_check(agreed_plan(bench, lease), manifest)
     bench.ledger.put_check(check, lease)
     rows: tuple[Mapping[str, Cell], ...] = tuple(

@@ -23,6 +23,7 @@ from dayzero.codec import dump, load
 from dayzero.domain.observations import RankMemory, RankObserved
 from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.shards import ShardManifest
+from dayzero.stages.layout.ranks import unfold
 
 
 def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
@@ -110,7 +111,7 @@ def run_rank(task: RankTask) -> None:
     loading.quiet()
     dtype = loading.DTYPES[task.dtype]
     shards = Path(task.shards_dir)
-    manifest = load(ShardManifest, (shards / "manifest.json").read_bytes())
+    manifest = unfold(load(ShardManifest, (shards / "manifest.json").read_bytes()), (task.rank,))
     device = device_for(RunRequest(Observation.PARALLEL, "", device=task.device))
     install(task.bridges, device)
     ranked = build_rank(Path(task.model_dir), shards, manifest, task.rank, dtype)

@@ -15,7 +15,7 @@ from dayzero.domain.canonical import digest
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 from dayzero.ports.hub import Progress
-from dayzero.stages.layout.laying import shard_header
+from dayzero.stages.layout.ranks import fold, shard_header, unfold
 
 MANIFEST = "manifest.json"
 INCOMPLETE = ".incomplete"
@@ -42,14 +42,14 @@ def write_shards(model_dir: Path, layout: ShardManifest, into: Path, progress: P
             for file in missing:
                 kept[file.path] = _write(sources, layout, file, into, counter)
         manifest = replace(layout, files=tuple(replace(file, sha256=kept[file.path]) for file in layout.files))
-        _put(into / MANIFEST, dump(manifest))
+        _put(into / MANIFEST, dump(fold(manifest)))
         return manifest
 
 
 def read_manifest(folder: Path) -> ShardManifest | None:
     """The manifest of a folder of shards, or None when its writing never ended; BadInputError when it is malformed."""
     path = folder / MANIFEST
-    return load(ShardManifest, path.read_bytes()) if path.is_file() else None
+    return unfold(load(ShardManifest, path.read_bytes())) if path.is_file() else None
 
 
 class _Counter:
