@@ -16,6 +16,7 @@ from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
 from dayzero.stages.inventory.taxonomy import Taxonomy
+from dayzero.stages.judging.memory import TINY_BYTES
 
 
 class Place(StrEnum):
@@ -31,9 +32,9 @@ class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
 
     `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `request` for one that serves a
-    workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger
-    link domain; `operator_plugins` as in the settings; `settled` keeps an
-    attempt's bridges once they are known, for every observation runs with them.
+    workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger link domain;
+    `operator_plugins` as in the settings; a model with less than `tiny_bytes` of weights on each rank is not run for its
+    memory; `settled` keeps an attempt's bridges once they are known, for every observation runs with them.
     """
 
     ledger: Ledger
@@ -57,6 +58,7 @@ class Bench:
     compile_target: bool = True
     any_devices: bool = True
     progress: Progress = field(default=lambda done, total: None)
+    tiny_bytes: int = TINY_BYTES
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
 
 

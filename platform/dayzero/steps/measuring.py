@@ -10,12 +10,12 @@ from dayzero.errors import BadInputError
 from dayzero.ports.catalog import Catalog
 from dayzero.ports.ledger import Ledger
 from dayzero.stages.judging import checks as judging
-from dayzero.stages.judging.memory import Predicted, memory_check, predicted_memory
+from dayzero.stages.judging.memory import Predicted, memory_check, predicted_memory, too_small_to_run
 from dayzero.stages.memory.error import ModelError, memory_error
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import subject_of
 from dayzero.steps.verifying import check_row, evidence_of, key_of, outcome_of, request_for
-from dayzero.steps.weights import agreed_plan, full_structure
+from dayzero.steps.weights import agreed_plan, chosen_degrees, full_structure
 
 
 def error_on(catalog: Catalog, ledger: Ledger, platform: str) -> ModelError | None:
@@ -25,7 +25,12 @@ def error_on(catalog: Catalog, ledger: Ledger, platform: str) -> ModelError | No
 
 
 def memory_step(bench: Bench, lease: Lease) -> StepReport:
-    """Run the plan's ranks on one sequence, compare what can be measured with its prediction, and record the errors."""
+    """Run the plan's ranks on one sequence, compare what can be measured with its prediction, and record the errors; a model
+    too small to be judged is not run."""
+    small = too_small_to_run(_weights(bench, lease), str(chosen_degrees(bench, lease)), bench.tiny_bytes)
+    if small is not None:
+        bench.ledger.put_check(small, lease)
+        return StepReport("memory", f"{small.verdict.value}: {small.reason}", False, (check_row(small),), verdict=small.verdict)
     request = request_for(bench, lease, Observation.MEMORY)
     outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
     evidence = evidence_of(bench, lease, request, outcome)
@@ -55,6 +60,10 @@ def _read(outcome: RunOutcome) -> MemoryObserved | None:
 
 
 def _predicted(bench: Bench, lease: Lease, observed: MemoryObserved) -> tuple[Predicted, ...]:
-    plan = agreed_plan(bench, lease).plan
-    weights = tuple(budget.items_bytes.get("weights", 0) for budget in plan.memory) if plan is not None else ()
+    weights = _weights(bench, lease)
     return predicted_memory(full_structure(bench, lease).noun, subject_of(bench, lease).profile, observed, weights)
+
+
+def _weights(bench: Bench, lease: Lease) -> tuple[int, ...]:
+    plan = agreed_plan(bench, lease).plan
+    return tuple(budget.items_bytes.get("weights", 0) for budget in plan.memory) if plan is not None else ()

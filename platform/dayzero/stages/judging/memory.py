@@ -18,7 +18,20 @@ TOLERANCE = 0.15
 SMALL_BYTES = 256 << 20
 """Peaks below this are not judged: allocators, threads and code that is loaded late weigh as much as the model."""
 
+TINY_BYTES = SMALL_BYTES // 2
+"""Where no rank's weights come to this, nothing is run: whatever it took, it would not be judged."""
+
 Predicted = Mapping[str, int]
+
+
+def too_small_to_run(weights: tuple[int, ...], rung: str, tiny_bytes: int = TINY_BYTES) -> Check | None:
+    """The check of a model that need not be run for its memory; None when it is large enough, or its weights are not known."""
+    if not weights or max(weights) >= tiny_bytes:
+        return None
+    reason = (f"no rank of {rung} holds more than {max(weights):,} bytes of weights; below {tiny_bytes:,} the process's own "
+              "memory weighs as much as the model")  # fmt: skip
+    return Check(CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_MODEL.value, rung, Verdict.NOT_RUN, Grade.PREDICTED, reason,
+                 tolerance=TOLERANCE, numbers={"most_weights_bytes": max(weights), "tiny_bytes": tiny_bytes})  # fmt: skip
 
 
 def predicted_memory(
