@@ -1,8 +1,8 @@
 """The search: every candidate is judged by structure, memory and time; each refusal keeps its reason and its figures.
 
-Up to `ALL_JUDGED` candidates everything is judged. Beyond it plans and groups of plans are ranked by times that bound theirs and
-worked out in that order until the plans that are returned are found; the rest is counted as outranked, with the figures that
-outranked it. The plans are those of a look at everything (docs/decisions/0009-a-search-by-bounds.md).
+Up to `ALL_JUDGED` candidates everything is judged. Beyond it plans and groups of plans are ranked by times that bound theirs
+and worked out in that order until the plans that are returned are found; the rest is counted as outranked, with the figures
+that outranked it. The plans are those of a look at everything (docs/decisions/0009-a-search-by-bounds.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
