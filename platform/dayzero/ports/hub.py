@@ -1,6 +1,6 @@
 """Where models and artifacts come from and go to."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -29,6 +29,17 @@ class Hub(Protocol):
 
     def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
         """Exactly the bytes [begin, end) of a file; IntegrityError when the hub sends fewer or more."""
+        ...
+
+    def stream(
+        self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(offset, window) of the ranges [begin, end) of a file, which rise and lie apart: every byte once, in order.
+
+        Asked for as it is consumed, at most a bounded number of windows ahead; closing the iterator ends the transfer.
+        `connections` above one ask for parts of one file at the same time. IntegrityError: the hub sends something else than
+        was asked for, or has another file now. Nothing is checked against a digest: only whoever has all bytes can.
+        """
         ...
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:

@@ -50,11 +50,13 @@ def hub_for(source: Release | ModelRef | WatchSource, settings: Settings) -> Hub
         place, endpoint = source.repo_id, source.endpoint
     if source.hub is HubKind.HUGGING_FACE:
         from dayzero.adapters.hubs.hugging_face import HuggingFaceHub
+        from dayzero.adapters.hubs.lines import LineLimits
 
         ours = settings.hf_endpoint.rstrip("/")
         asked = (endpoint or ours).rstrip("/")
         token = settings.hf_token.get_secret_value() if settings.hf_token and asked == ours else None
-        return HuggingFaceHub(asked, token, timeout_s=settings.hub_timeout_s, retries=settings.hub_retries)
+        limits = LineLimits(settings.hub_connections, settings.hub_bytes_per_s)
+        return HuggingFaceHub(asked, token, timeout_s=settings.hub_timeout_s, retries=settings.hub_retries, limits=limits)
     if source.hub is HubKind.DIRECTORY:
         kept_in = settings.data_dir / "digests" / f"{digest(str(Path(place).resolve()))[:16]}.json"
         return DirectoryHub(Path(place), kept_in)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import index_to_read, stage_of
 
 _LARGEST_INDEX_BYTES = 64 << 20
+_WINDOW_BYTES = 4 << 20
 
 
 class DirectoryHub:
@@ -83,6 +84,27 @@ class DirectoryHub:
         if size_bytes != file.size_bytes or len(content) != end - begin:
             raise IntegrityError(f"{place} has {size_bytes} bytes now, and had {file.size_bytes}: it changed meanwhile.")
         return content
+
+    def stream(
+        self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(offset, window) of rising ranges of a file; IntegrityError when the file changed its size."""
+        place, file = self._place(release.repo_id, path), _file_in(release, path)
+        try:
+            source = place.open("rb", buffering=0)
+        except OSError as error:
+            raise _unreadable(place, error) from error
+        with source:
+            for begin, end in ranges:
+                if not 0 <= begin <= end <= file.size_bytes:
+                    raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are beyond its {file.size_bytes}.")
+                source.seek(begin)
+                while begin < end:
+                    window = source.read(min(_WINDOW_BYTES, end - begin))
+                    if not window or os.fstat(source.fileno()).st_size != file.size_bytes:
+                        raise IntegrityError(f"{place} had {file.size_bytes} bytes, and has not now: it changed meanwhile.")
+                    yield begin, memoryview(window)
+                    begin += len(window)
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, checked against its digest; BadInputError above max_bytes."""

@@ -1,21 +1,23 @@
 """The Hugging Face hub, or anything that speaks its API, as a Hub."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx2
-from huggingface_hub import hf_hub_url
+from huggingface_hub import hf_hub_url, is_offline_mode
 
 from dayzero.adapters.hubs.downloading import PartialFile, check_content, partial_file
+from dayzero.adapters.hubs.lines import LineLimits, Lines, Place
 from dayzero.adapters.hubs.names import inside, safe_path, safe_repo_id
 from dayzero.adapters.hubs.requests import HubAccess, Patience, answer_of, small_answer, with_retries
+from dayzero.adapters.hubs.streaming import stream_ranges
 from dayzero.adapters.hubs.wire import SentModel, parse_listing, parse_model
 from dayzero.domain.release import HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
-from dayzero.errors import BadInputError, BlockedError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.errors import BadInputError, BlockedError, DependencyError, IntegrityError, NotFoundError, UnavailableError
 from dayzero.ports.hub import Progress
 from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import index_to_read, stage_of
@@ -35,7 +37,14 @@ class HuggingFaceHub:
     """A hub by its endpoint. Only the given token is sent (never one that lies about in the user's home)."""
 
     def __init__(
-        self, endpoint: str, token: str | None = None, *, timeout_s: float = 30.0, retries: int = 4, first_wait_s: float = 0.5
+        self,
+        endpoint: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = 30.0,
+        retries: int = 4,
+        first_wait_s: float = 0.5,
+        limits: LineLimits | None = None,
     ) -> None:
         if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:
             raise BadInputError(
@@ -43,6 +52,7 @@ class HuggingFaceHub:
             )
         self.endpoint = endpoint.rstrip("/")
         self._access = HubAccess(self.endpoint, token, timeout_s, retries, first_wait_s)
+        self._lines = Lines(self._access, limits or LineLimits())
 
     @property
     def is_anonymous(self) -> bool:
@@ -109,6 +119,19 @@ class HuggingFaceHub:
                 f"bytes {begin} to {end} of {path} of {release.ref} are asked for, and it has {file.size_bytes}."
             )
         return with_retries(self._access, lambda: self._range(release, file, begin, end)) if end > begin else b""
+
+    def stream(
+        self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(offset, window) of rising ranges of a file; see the port. A part that breaks off is asked for from there on."""
+        file = _file_in(release, path)
+        if is_offline_mode():
+            raise DependencyError(
+                f"{self.endpoint} is not asked for {path} of {release.ref}: HF_HUB_OFFLINE is set.",
+                remedy="Unset HF_HUB_OFFLINE.",
+            )
+        url = self._url(release.repo_id, release.revision, path)
+        return stream_ranges(self._lines, Place(url, release.revision, file, f"{path} of {release.ref}"), ranges, connections)
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, checked against its digest; BadInputError above max_bytes."""

@@ -1,5 +1,6 @@
 """Requests to a Hugging Face hub, over huggingface_hub's session: bounded retries, and errors that speak to the operator."""
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception_type
 from dayzero.errors import BadInputError, BlockedError, DayzeroError, DependencyError, NotFoundError, UnavailableError
 
 _PROGRESS_BYTES = 1 << 20
-_LONGEST_WAIT_S = 60.0
+LONGEST_WAIT_S = 60.0
 """A hub that asks for a longer wait is given up for now; the error carries the wait."""
 
 _SLOWEST_SMALL_ANSWER = 4
@@ -57,11 +58,12 @@ class Patience:
         error = state.outcome.exception() if state.outcome else None
         asked = error.retry_after_s if isinstance(error, DayzeroError) else None
         if asked is None:
-            return min(self._access.first_wait_s * 2.0 ** min(self._failures - 1, 30), _LONGEST_WAIT_S)
-        if asked > _LONGEST_WAIT_S:
+            return min(self._access.first_wait_s * 2.0 ** min(self._failures - 1, 30), LONGEST_WAIT_S)
+        if asked > LONGEST_WAIT_S:
             assert error is not None
             raise error
-        return asked
+        # Many who were sent away together must not come back together.
+        return asked + random.uniform(0.0, min(1.0, asked / 10))
 
     def is_over(self, _: RetryCallState) -> bool:
         """Whether to give up. tenacity asks after wait_s."""
@@ -98,7 +100,7 @@ def answer_of(
             "GET", url, params=params, headers=headers, timeout=httpx2.Timeout(access.timeout_s)
         ) as response:
             if not (response.status_code in (200, 206) or (byte_range and response.status_code == 416)):
-                raise _refusal(access, response, whose)
+                raise refusal(access, response.status_code, response.headers, url, whose)
             yield response
     except OfflineModeIsEnabled as error:
         raise DependencyError(
@@ -146,16 +148,17 @@ def small_answer(
     return with_retries(access, ask)
 
 
-def _refusal(access: HubAccess, response: httpx2.Response, whose: str) -> DayzeroError:
-    status, code = response.status_code, response.headers.get("X-Error-Code", "")
+def refusal(access: HubAccess, status: int, headers: Mapping[str, str], url: str, whose: str) -> DayzeroError:
+    """What a status that is no success means to the operator."""
+    code = headers.get("X-Error-Code", "")
     where = f"{whose} at {access.endpoint}"
-    said = f" ({response.headers['X-Error-Message'][:200]})" if "X-Error-Message" in response.headers else ""
+    said = f" ({headers['X-Error-Message'][:200]})" if "X-Error-Message" in headers else ""
     if status in (401, 403) and code != "RepoNotFound":
-        return _closed(access, where, status, code)
+        return _closed(access, where, status, code, _page(access, url))
     if status == 404 or code == "RepoNotFound":
         return NotFoundError(f"there is no {where}{said}.", remedy="See whether name and revision are right.")
     if status == 429:
-        wait_s = retry_after_s(response.headers)
+        wait_s = retry_after_s(headers)
         when = f" for {wait_s:g} s" if wait_s is not None else ""
         return UnavailableError(
             f"{access.endpoint} asks to be left alone{when} (429) about {whose}.",
@@ -166,21 +169,27 @@ def _refusal(access: HubAccess, response: httpx2.Response, whose: str) -> Dayzer
         return UnavailableError(
             f"{access.endpoint} failed with status {status} for {whose}{said}.",
             remedy="Try again later.",
-            retry_after_s=retry_after_s(response.headers),
+            retry_after_s=retry_after_s(headers),
         )
     return BadInputError(f"{access.endpoint} answered with status {status} for {whose}{said}.")
 
 
-def _closed(access: HubAccess, where: str, status: int, code: str) -> BlockedError:
+def _page(access: HubAccess, url: str) -> str:
+    """The page of the repository that a URL of the hub belongs to, where its licence and its gate are."""
+    path = url.removeprefix(access.endpoint).removeprefix("/api/models")
+    return access.endpoint + path.partition("/resolve/")[0].partition("/revision/")[0].partition("?")[0]
+
+
+def _closed(access: HubAccess, where: str, status: int, code: str, page: str) -> BlockedError:
     if code == "GatedRepo" or status == 403:
         return BlockedError(
             f"{where} is gated (status {status}).",
-            remedy="Accept its licence on the hub, then set DAYZERO_HF_TOKEN to a token of that account.",
+            remedy=f"Accept its licence on {page}, then set DAYZERO_HF_TOKEN to a token of that account.",
         )
     token = "the token is not accepted" if access.token else "it wants a token"
     return BlockedError(
         f"{where} is closed to us (status {status}): {token}.",
-        remedy="Set DAYZERO_HF_TOKEN to a token that may read it.",
+        remedy=f"Set DAYZERO_HF_TOKEN to a token that may read {page}.",
     )
 
 

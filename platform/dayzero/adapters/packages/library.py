@@ -6,7 +6,7 @@ defaults of its configuration class.
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,6 +92,13 @@ class LibraryHub:
         if not 0 <= begin <= end <= len(whole):
             raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are asked for; it has {len(whole)}.")
         return whole[begin:end]
+
+    def stream(
+        self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
+    ) -> Iterator[tuple[int, memoryview]]:
+        """The ranges of the derived config.json, each in one window."""
+        for begin, end in ranges:
+            yield begin, memoryview(self.read_range(release, path, begin, end))
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """There are no weights to download."""
