@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,24 @@ def legal(name: str, most: int = 32) -> tuple[tuple[Degrees, int], ...]:
             if (ep > 1 or not redundant) and not limits.violations(degrees, redundant):
                 found.append((degrees, redundant))
     return tuple(found)
+
+
+def slice_of(source: bytes, header: TensorHeader, tensor: ShardTensor) -> bytes:
+    """A rank's part of a tensor, cut by counting elements: no code of the sharder's."""
+    data, bits = source[header.begin : header.end], DTYPE_BITS[header.dtype]
+    shape = header.shape
+    if tensor.rows:
+        each = len(data) // shape[0]
+        data = b"".join(data[first * each : last * each] for first, last in tensor.rows)
+        shape = (sum(last - first for first, last in tensor.rows), *shape[1:])
+    if tensor.dim is not None:
+        inner = prod(shape[tensor.dim + 1 :]) * bits // 8
+        row = shape[tensor.dim] * inner
+        pieces = tensor.pieces or ((tensor.start, tensor.stop),)
+        data = b"".join(
+            data[at + start * inner : at + stop * inner] for at in range(0, len(data), row) for start, stop in pieces
+        )
+    return data + bytes(tensor.padding_bytes)
 
 
 def cells(tensor: ShardTensor, header: TensorHeader) -> set[tuple[int, int]]:

@@ -1,18 +1,25 @@
 """Problems that people reported when a new model met their sharding, each with the smallest data that shows it."""
 
+import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from architectures import EIGHT, index_of_model, spec_of
+from architectures import EIGHT, index_of_model, slice_of, spec_of, write_model
 from checkpoints import DEEPSEEK, spec_for
+from dayzero.domain.findings import Severity
 from dayzero.domain.planning import Degrees
+from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
+from dayzero.errors import BadInputError
 from dayzero.stages.layout.constraints import violations
 from dayzero.stages.layout.cut import cut_by, largest_power_of_two, padded_rows
+from dayzero.stages.layout.identical import identical_findings, identical_slices
 from dayzero.stages.layout.laying import UncuttableError, coordinates_of, lay_out, partition_of
 from dayzero.stages.layout.partition import copies_of, placed, slot_counts, slots_of
+from dayzero.stages.layout.ranks import RankFiles, fold, unfold
 from dayzero.stages.layout.rules import Rules
 from dayzero.stages.layout.runs import Run
 from dayzero.stages.layout.shares import rank_weight_bytes, weight_table
@@ -127,6 +134,51 @@ def test_c07_an_unknown_fused_tensor_is_refused() -> None:
         with pytest.raises(UncuttableError, match="several projections in one tensor; how they lie in it is not known"):
             part(LLAMA, f"model.layers.0.{name}.weight", "BF16", (512, 512), Degrees(tp=2))
         assert part(LLAMA, f"model.layers.0.{name}.weight", "BF16", (512, 512), Degrees()).shape == (512, 512)
+
+
+def digests_of(manifest: ShardManifest, source: bytes, index: CheckpointIndex) -> dict[int, dict[str, str]]:
+    """The digest of every slice, cut from the checkpoint's one file as the manifest says."""
+    known = {header.name: header for header in index.tensors}
+    return {
+        file.rank: {
+            tensor.name: hashlib.sha256(slice_of(source, known[tensor.name], tensor)).hexdigest() for tensor in file.tensors
+        }
+        for file in manifest.files
+    }
+
+
+def test_c08_every_rank_loads_shard_0(tmp_path: Path) -> None:
+    spec, index, degrees = spec_of("dense"), write_model("dense", tmp_path), Degrees(tp=3)
+    source = (tmp_path / "model.safetensors").read_bytes()
+    right = lay_out("c", spec, index, degrees)
+    assert identical_slices(right, digests_of(right, source, index)) == ()
+    # The planted fault: in projections of attention every rank takes the part of rank 0, in shapes that fit.
+    assert right.rules is not None
+    cuts = {cut for name, cut, *_ in right.rules.tensors if ".self_attn." in name}
+    planted = tuple(replace(cut, parts=cut.parts[:1] * 3) if at in cuts else cut for at, cut in enumerate(right.rules.cuts))
+    rules = replace(right.rules, cuts=planted)
+    made = RankFiles(rules, degrees, 0)
+    wrong = replace(right, files=tuple(made.file_of(rank) for rank in range(3)), rules=rules)
+    assert [file.size_bytes for file in wrong.files] == [file.size_bytes for file in right.files]
+    (found,) = identical_findings(identical_slices(right, digests_of(wrong, source, index)))
+    assert found.severity is Severity.ERROR and found.code == "shards.identical"
+    assert found.numbers["count"] == sum(".self_attn." in name for name, *_ in right.rules.tensors)
+    assert "model.layers.0.self_attn.k_proj.weight (ranks 0 and 1)" in found.message
+    # And a manifest of such a layout is not believed.
+    with pytest.raises(BadInputError, match="contradict themselves at cut"):
+        unfold(fold(wrong))
+
+
+def test_c08_slices_of_one_value_are_no_error_and_copies_are_not_asked(tmp_path: Path) -> None:
+    spec, index = spec_of("dense"), index_of_model("dense")
+    manifest = lay_out("c", spec, index, Degrees(tp=3))
+    zeros = bytes(max(header.end for header in index.tensors))
+    pairs = identical_slices(manifest, digests_of(manifest, zeros, index))
+    names = {pair.name for pair in pairs}
+    assert "model.layers.0.mlp.up_proj.weight" in names and "model.norm.weight" not in names
+    (note,) = identical_findings(pairs, names)
+    assert (note.code, note.severity) == ("shards.constant", Severity.NOTE)
+    assert identical_slices(manifest, {0: {}, 1: {}}) == ()
 
 
 def test_c09_key_value_heads_are_copied_whole_where_tp_exceeds_them() -> None:

@@ -13,7 +13,7 @@ from dayzero.errors import BadInputError
 from dayzero.stages.layout.cut import Range
 from dayzero.stages.layout.partition import Coordinates, coordinates_of, expert_slices, slots_of
 
-__all__ = ["RankFiles", "fold", "rank_path", "shard_header", "unfold"]
+__all__ = ["RankFiles", "covers", "fold", "rank_path", "shard_header", "unfold"]
 
 _Ranges = tuple[Range, ...]
 
@@ -64,9 +64,21 @@ def _is_sound(cut: ShardCut, degrees: Degrees) -> bool:
     if not 0 <= cut.dim < len(cut.shape) or cut.local < 1 or not all(cut.parts):
         return False
     whole = cut.shape[cut.dim]
+    if not covers(cut.parts, whole):
+        return False
     inside = all(0 <= start <= stop <= whole for pieces in cut.parts for start, stop in pieces)
     fits = all(sum(stop - start for start, stop in pieces) <= cut.local for pieces in cut.parts)
     return inside and fits and len(cut.parts) >= (expert_slices(degrees) if cut.sliced else degrees.tp)
+
+
+def covers(parts: Iterable[_Ranges], size: int) -> bool:
+    """Whether the pieces of all parts together leave out nothing of [0, size): no tensor may be cut so that a byte is lost."""
+    at = 0
+    for start, stop in sorted(piece for pieces in parts for piece in pieces):
+        if start > at:
+            return False
+        at = max(at, stop)
+    return at >= size
 
 
 def _filled(file: ShardFile, made: "RankFiles") -> ShardFile:

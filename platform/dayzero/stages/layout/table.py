@@ -7,6 +7,7 @@ from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.stages.layout.cut import cut_by
 from dayzero.stages.layout.names import Part, TensorPlace
 from dayzero.stages.layout.partition import expert_slices, experts_of, placed, stages_of
+from dayzero.stages.layout.ranks import covers
 from dayzero.stages.layout.rules import Rules
 from dayzero.stages.layout.runs import Rule
 
@@ -63,6 +64,7 @@ class _Table:
             return ShardCut(header.dtype, header.shape, stages, experts=dealt, stacked=stacked)
         assert {one.shape for one in found} == {first.shape}, "ranks of one stage hold parts of one size"
         pieces = tuple(one.pieces for one in found)
+        assert covers(pieces, header.shape[first.dim]), f"the parts of {header.name} leave some of it to no rank"
         return ShardCut(
             header.dtype, header.shape, stages, first.dim, pieces, first.shape[first.dim], rule.expert, dealt, stacked
         )
