@@ -1,11 +1,12 @@
 """A checkpoint's headers over a hub, by ranged reads: no weights are downloaded."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.ports.hub import Hub
-from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights
+from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights, unread_weights
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, index_of, parse_header, parse_weight_map
 
 FIRST_READ_BYTES = 64 * 1024
@@ -23,7 +24,8 @@ def checkpoint_index(hub: Hub, release: Release) -> CheckpointIndex:
     headers: Mapping[str, tuple[TensorHeader, ...]] = {
         file.path: read_header(hub, release, file) for file in needed_weights(release.files, mapped)
     }
-    return index_of(headers, document)
+    found = index_of(headers, document)
+    return replace(found, findings=(*found.findings, *unread_weights(release.files, mapped)))
 
 
 def weight_map_of(hub: Hub, release: Release) -> bytes | None:

@@ -16,6 +16,7 @@ from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BlockedError
 from dayzero.stages.entries.deciding import plan_check, weights_check
+from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
 from dayzero.steps.contract import Bench
@@ -58,13 +59,23 @@ def require_safetensors(release: Release) -> None:
         )
 
 
+def require_agreement(release: Release, index: CheckpointIndex) -> None:
+    """BlockedError with what is missing and what is in no index, when index, files and headers disagree."""
+    wrong = disagreement(index.findings)
+    if wrong is not None:
+        raise BlockedError(
+            f"index, files and headers of {release.repo_id} at {release.revision[:12]} disagree: {wrong}.",
+            remedy="Wait until the publisher has mended it; a new commit is seen by the watch.",
+        )
+
+
 def headers(bench: Bench, lease: Lease) -> Kept[CheckpointIndex]:
     """Every tensor of the checkpoint, read from the headers by range."""
     release = subject_of(bench, lease).release
     require_safetensors(release)
     roles = (FileRole.WEIGHTS, FileRole.WEIGHTS_INDEX)
     files = sorted((file.path, file.sha256 or file.git_blob_id or "") for file in release.files if file.role in roles)
-    key = result_key("headers", 1, files)
+    key = result_key("headers", 2, files)
 
     def read() -> CheckpointIndex:
         with about(release):
@@ -116,9 +127,10 @@ def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
 
 
 def headers_step(bench: Bench, lease: Lease) -> StepReport:
-    """Read the headers and say where they contradict the configuration."""
-    kept = full_structure(bench, lease)
+    """Read the headers and say where they contradict the configuration; BlockedError where they contradict the index."""
     index = headers(bench, lease).noun
+    require_agreement(subject_of(bench, lease).release, index)
+    kept = full_structure(bench, lease)
     findings = (*index.findings, *kept.noun.findings)
     headline = f"{len(index.tensors)} tensors, {index.weight_bytes:,} bytes; {len(findings)} findings"
     rows = tuple({"finding": found.code, "subject": found.subject, "message": found.message} for found in findings[:40])

@@ -1,10 +1,15 @@
 """Which files of a repository adaptation needs."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
+from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.release import FileRole, RepoFile
+from dayzero.stages.headers.reading import MAX_LISTED
 
 WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
+_SERIES = re.compile(r"(.+)-\d{5}-of-\d{5}\.safetensors")
+_NAMED = 5
 
 
 def needed_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | None) -> tuple[RepoFile, ...]:
@@ -30,3 +35,33 @@ def needed_small_files(files: Sequence[RepoFile]) -> tuple[RepoFile, ...]:
         if (small and top) or file.path == WEIGHTS_INDEX_FILE:
             taken.append(file)
     return tuple(sorted(taken, key=lambda file: file.path))
+
+
+def unread_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | None) -> tuple[Finding, ...]:
+    """The safetensors files at the top that are not of the checkpoint: an error for parts of a series that the index leaves
+    out (`index.file_unindexed`), a warning for copies (`index.copy_unread`). Copies in other folders are nobody's concern."""
+    read = {file.path for file in needed_weights(files, weight_map)}
+    held = {file.path for file in files if file.role is FileRole.WEIGHTS and file.path.endswith(".safetensors")}
+    beside = sorted(path for path in held - read if "/" not in path)
+    series = {found.group(1) for path in read if (found := _SERIES.fullmatch(path))}
+    parts = [path for path in beside if (found := _SERIES.fullmatch(path)) and found.group(1) in series]
+    copies = [path for path in beside if path not in parts]
+    return (
+        *_unread("index.file_unindexed", parts, "files of the same series are in no index", Severity.ERROR),
+        *_unread("index.copy_unread", copies, "other safetensors files lie beside the checkpoint and are not read",
+                 Severity.WARNING),
+    )  # fmt: skip
+
+
+def disagreement(findings: Iterable[Finding]) -> str | None:
+    """What is wrong between index, files and headers, as one text; None when nothing keeps the weights from being used."""
+    wrong = [one.message for one in findings if one.severity is Severity.ERROR and one.code.startswith("index.")]
+    return "; ".join(wrong) or None
+
+
+def _unread(code: str, paths: list[str], what: str, severity: Severity) -> tuple[Finding, ...]:
+    if not paths:
+        return ()
+    shown = ", ".join(path[:160] for path in paths[:_NAMED]) + (" …" if len(paths) > _NAMED else "")
+    message = f"{len(paths)} {what}: {shown}"
+    return (Finding(code, paths[0][:160], message, severity, {"count": len(paths)}, tuple(paths[:MAX_LISTED])),)

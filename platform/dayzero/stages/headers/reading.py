@@ -17,6 +17,9 @@ from dayzero.errors import BadInputError
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000
+MAX_LISTED = 1000
+"""Names that a finding lists; it counts all."""
+
 _MAX_RANK = 32
 _MAX_DIMENSION = 2**48
 _MAX_INDEX_BYTES = 200_000_000
@@ -120,7 +123,8 @@ def _listed(code: str, names: list[str], what: str) -> list[Finding]:
         return []
     shown = ", ".join(_short(name) for name in names[:5]) + (" …" if len(names) > 5 else "")
     message = f"{len(names)} {what}: {shown}"
-    return [Finding(code, _short(names[0]), message, Severity.ERROR, {"count": len(names)})]
+    listed = tuple(_short(name) for name in names[:MAX_LISTED])
+    return [Finding(code, _short(names[0]), message, Severity.ERROR, {"count": len(names)}, listed)]
 
 
 def _object(file: str, document: bytes) -> dict[str, Json]:

@@ -8,6 +8,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
+from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.constraints import violations
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.layout.partition import Partition, coordinates_of, partition_of, stage_layers
@@ -48,6 +49,9 @@ def lay_out(
     if refused:
         reasons = "; ".join(rejection.reason for rejection in refused)
         raise BadInputError(f"the weights cannot be laid out for {degrees}: {reasons}.", remedy="Take a plan that fits.")
+    wrong = disagreement(index.findings)
+    if wrong is not None:
+        raise BadInputError(f"index, files and headers disagree: {wrong}.", remedy="Its publisher has to mend the repository.")
     asked = range(degrees.world) if ranks is None else sorted(set(ranks))
     strange = [rank for rank in asked if not 0 <= rank < degrees.world]
     if strange:
