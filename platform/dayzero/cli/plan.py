@@ -28,6 +28,9 @@ def plan(
     tpot: Annotated[float | None, typer.Option(help="Seconds for each further token, at most.")] = None,
     objective: Annotated[Objective | None, typer.Option(help="What the best plan has most of.")] = None,
     cache_dtype: Annotated[list[str] | None, typer.Option(help="A cache dtype that may be taken; again for more.")] = None,
+    weight_dtype: Annotated[
+        list[str] | None, typer.Option(help="bfloat16, float16, fp8 or int4: weights may be converted to it; again for more.")
+    ] = None,
     tokens_per_step: Annotated[int | None, typer.Option(min=1, help="Plan training: tokens of one optimizer step.")] = None,
     sequence: Annotated[int | None, typer.Option(min=1, help="Tokens of one training sequence.")] = None,
     lora_rank: Annotated[int | None, typer.Option(min=1, help="Train adapters of that rank alone.")] = None,
@@ -46,7 +49,7 @@ def plan(
     """Memory and parallel plan for a request, and why every other was rejected; without one, the plan that is verified."""
     asked = Asked(
         context, output, concurrency, rate, ttft, tpot, objective, tuple(cache_dtype or ()), redundant_experts, tokens_per_step,
-        sequence, lora_rank,
+        sequence, lora_rank, tuple(weight_dtype or ()),
     )  # fmt: skip
     degrees = degrees_of(tp, pp, ep, dp, cp, etp)
     settings = sized(devices, degrees)

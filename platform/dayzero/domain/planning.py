@@ -87,7 +87,8 @@ class Workload:
 
     A sequence has `context_tokens` in all, of which the last `output_tokens` are generated (None: an eighth). `concurrency`
     sequences are served at once, or as many as `rate_per_s` new requests a second keep running. `ttft_s` and `tpot_s` are
-    targets; `training` asks for a training plan instead.
+    targets; `training` asks for a training plan instead. `cache_dtypes` and `weight_dtypes` may be chosen from; none: the
+    checkpoint's own.
     """
 
     context_tokens: int = 4096
@@ -101,6 +102,7 @@ class Workload:
     objective: Objective = Objective.WIDEST
     cache_dtypes: tuple[str, ...] = ()
     training: Training | None = None
+    weight_dtypes: tuple[str, ...] = ()
 
     @property
     def generated_tokens(self) -> int:
@@ -148,6 +150,7 @@ class Choices:
     `virtual_stages` are a rank's pieces of the pipeline. `prefill_devices` of all devices serve prefill alone (0: prefill and
     decode together). `sequence_parallel` cuts norms and residuals by tp; `compressed` communication sends a byte an element.
     `cache_on_host` and `experts_on_host` keep the cache or routed experts in the host's memory and bring a layer's at a time.
+    `weight_dtype` None is the checkpoint's; another one asks for a conversion first.
     """
 
     cache_dtype: str | None = None
@@ -160,3 +163,4 @@ class Choices:
     compressed: bool = False
     cache_on_host: bool = False
     experts_on_host: bool = False
+    weight_dtype: str | None = None

@@ -14,8 +14,9 @@ from dayzero.stages.explaining.picture import nearest_picture, plan_picture
 from dayzero.stages.explaining.screen import plan_screen
 from dayzero.stages.explaining.what_if import what_if_block
 from dayzero.stages.launch.launching import ENGINES, launch_of, launch_script
+from dayzero.stages.planning.weight_dtypes import stored_as
 from dayzero.steps.contract import Bench
-from dayzero.steps.planning import planned, resources_of
+from dayzero.steps.planning import planned, resources_of, weight_dtype_of
 from dayzero.steps.prestaging import structure, subject_of
 from dayzero.steps.weights import full_structure, headers
 
@@ -73,10 +74,13 @@ def explained(bench: Bench, lease: Lease, *, with_weights: bool) -> Explained:
     report = planned(bench, lease, spec, index).noun
     search_s = bench.clock.monotonic_s() - started_s
     profile = resources_of(bench, lease).profile
-    launch = None if report.plan is None else launch_of(spec, report.plan, profile, report.workload)
+    planned_for = stored_as(spec, index, weight_dtype_of(report)).spec
+    launch = None if report.plan is None else launch_of(planned_for, report.plan, profile, report.workload)
     changes = bench.request.changes
     unchanged = None
     if changes:
         as_it_is = replace(bench, request=replace(bench.request, changes=()))
         unchanged = planned(as_it_is, lease, spec, index).noun
-    return Explained(report, spec, profile, subject_of(bench, lease).adaptation.model, launch, search_s, changes, unchanged)
+    return Explained(
+        report, planned_for, profile, subject_of(bench, lease).adaptation.model, launch, search_s, changes, unchanged
+    )

@@ -18,6 +18,7 @@ from dayzero.stages.explaining.refusals import families_of, nearest_words, reaso
 from dayzero.stages.explaining.words import seconds, times_of
 from dayzero.stages.planning.asked import asked_findings
 from dayzero.stages.planning.choosing import plan_for
+from dayzero.stages.planning.weight_dtypes import choices_of, chosen, stored_as
 from dayzero.stages.planning.what_if import changed
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
@@ -84,17 +85,26 @@ def planned(bench: Bench, lease: Lease, spec: ModelSpec, index: CheckpointIndex 
     key = result_key(stage, 2, *read, profile.figures_digest, workload, *asked)
 
     def fitting() -> PlanReport:
+        stored, refused = choices_of(spec, index, profile, workload)
         report = None
         for devices in _sizes(bench, resources):
             sized = replace(workload, devices=devices)
-            report = plan_for(spec, index, profile, sized, devices=devices, memory_limit_bytes=limit, fixed=bench.degrees)
+            reports = [(one, plan_for(one.spec, one.index, profile, sized, devices=devices, memory_limit_bytes=limit,
+                                      fixed=bench.degrees)) for one in stored]  # fmt: skip
+            report = chosen(reports, workload)
             if report.plan is not None:
                 break
         assert report is not None
-        report = replace(report, findings=(*asked_findings(spec, workload), *report.findings))
-        return completed(report, spec, index, profile, limit)
+        report = replace(report, findings=(*asked_findings(spec, workload), *refused, *report.findings))
+        best = stored_as(spec, index, weight_dtype_of(report))
+        return completed(report, best.spec, best.index, profile, limit)
 
     return keep(bench.ledger, lease, key, PlanReport, fitting)
+
+
+def weight_dtype_of(report: PlanReport) -> str | None:
+    """The dtype that the chosen plan's weights are converted to; None: the checkpoint's own, or there is no plan."""
+    return None if report.plan is None else report.plan.choices.weight_dtype
 
 
 def plan_rows(report: PlanReport) -> tuple[dict[str, str | int | float | None], ...]:

@@ -8,7 +8,7 @@ import pytest
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import PlanReport
-from dayzero.domain.planning import Choices, Degrees, Objective, Workload
+from dayzero.domain.planning import Choices, Degrees, Objective, Recompute, Training, Workload
 from dayzero.domain.platforms import Figure, FigureStatus, LinkDomain, PlatformProfile
 from dayzero.stages.planning.choosing import plan_for
 from dayzero.stages.planning.fewest import least_devices
@@ -195,3 +195,15 @@ def test_an_fp8_cache_is_offered_only_where_the_platform_takes_it() -> None:
     assert taken.plan is not None and taken.plan.choices.cache_dtype == "fp8"
     assert refused.plan is not None and refused.plan.choices.cache_dtype is None
     assert "plan.cache_dtype" in {finding.code for finding in refused.findings}
+
+
+def test_norms_are_cut_by_tp_in_training_only_where_memory_asks_for_it() -> None:
+    training = Training(tokens_per_step=4 << 20, sequence_tokens=8192, recompute=Recompute.NONE)
+    workload = Workload(objective=Objective.THROUGHPUT, training=training)
+    model, h200 = spec("meta-llama/Meta-Llama-3.1-405B"), PROFILES["h200"]
+    found = plan(model, h200, 256, workload)
+    assert found.plan is not None and found.plan.choices.sequence_parallel
+    without = replace(found.plan.choices, sequence_parallel=False)
+    assert plan(model, h200, 256, workload, fixed=found.plan.degrees, choices=without).plan is None
+    roomy = plan(model, replace(h200, memory_bytes=figure(1e12, "B")), 256, workload)
+    assert roomy.plan is not None and not roomy.plan.choices.sequence_parallel

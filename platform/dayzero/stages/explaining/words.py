@@ -89,6 +89,8 @@ def serving_words(plan: ParallelPlan, spec: ModelSpec | None = None) -> str:
     said.append(f"cache in {dtype}" if dtype else "cache in the model's dtype")
     if choices.page_tokens > 1:
         said[-1] += f", pages of {choices.page_tokens} tokens"
+    if choices.weight_dtype is not None:
+        said.append(f"weights in {choices.weight_dtype}")
     if choices.micro_batch > 1:
         said.append(f"{choices.micro_batch} sequences a micro-batch")
     if choices.sequence_parallel:

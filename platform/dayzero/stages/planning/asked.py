@@ -11,7 +11,7 @@ from dayzero.errors import BadInputError
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was said of a plan; None (and nothing of cache dtypes) was left open. Fields as those of Workload and Training."""
+    """What was said of a plan; None (and nothing of dtypes) was left open. Fields as those of Workload and Training."""
 
     context_tokens: int | None = None
     output_tokens: int | None = None
@@ -25,6 +25,7 @@ class Asked:
     tokens_per_step: int | None = None
     sequence_tokens: int | None = None
     lora_rank: int | None = None
+    weight_dtypes: tuple[str, ...] = ()
 
 
 def workload_of(asked: Asked, template: PlanTemplate | None, *, devices_given: bool) -> Workload | None:
@@ -52,7 +53,7 @@ def asked_findings(spec: ModelSpec, workload: Workload) -> Iterator[Finding]:
 
 
 _OF_WORKLOAD = ("context_tokens", "output_tokens", "concurrency", "rate_per_s", "ttft_s", "tpot_s", "objective", "cache_dtypes",
-                "redundant_experts")  # fmt: skip
+                "weight_dtypes", "redundant_experts")  # fmt: skip
 _OF_TRAINING = ("tokens_per_step", "sequence_tokens", "lora_rank")
 
 

@@ -20,7 +20,10 @@ def choices_for(workload: Workload, profile: PlatformProfile) -> tuple[Choices, 
     if workload.objective is Objective.WIDEST:
         return (Choices(),)
     if workload.training is not None:
-        return tuple(Choices(micro_batch=size, virtual_stages=pieces) for size in _MICRO_BATCHES for pieces in _VIRTUAL_STAGES)
+        # Sequence parallelism moves as many bytes (an all-reduce is a reduce-scatter and an all-gather) and needs less memory:
+        # of plans that are equally fast the one without comes first (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
+        return tuple(Choices(micro_batch=size, virtual_stages=pieces, sequence_parallel=cut)
+                     for size in _MICRO_BATCHES for pieces in _VIRTUAL_STAGES for cut in (False, True))  # fmt: skip
     dtypes: list[str | None] = [dtype for dtype in workload.cache_dtypes if cache_supported(dtype, profile)]
     return tuple(Choices(cache_dtype=dtype, chunk_tokens=chunk) for dtype in dtypes or [None] for chunk in _chunks(workload))
 
@@ -52,7 +55,10 @@ def choice_findings(workload: Workload, profile: PlatformProfile) -> Iterator[Fi
 
 
 def sensible(degrees: Degrees, choices: Choices, layers: int) -> bool:
-    """Whether the choice differs from a simpler one under these degrees: pieces of a pipeline need stages and layers."""
+    """Whether the choice differs from a simpler one under these degrees: pieces of a pipeline need stages and layers, norms cut
+    by tp more than one of it."""
+    if choices.sequence_parallel and degrees.tp == 1:
+        return False
     if choices.virtual_stages == 1:
         return True
     return degrees.pp > 1 and layers % (degrees.pp * choices.virtual_stages) == 0

@@ -42,7 +42,8 @@ def preference(
     if workload.objective is Objective.WIDEST:
         return tuple(map(float, widest_first(degrees)))
     simple = (occupied_devices(degrees, profile), degrees.world, degrees.pp, degrees.tp, degrees.ep, degrees.etp, degrees.cp,
-              candidate.choices.chunk_tokens or 0, candidate.choices.micro_batch, candidate.choices.virtual_stages)  # fmt: skip
+              candidate.choices.chunk_tokens or 0, candidate.choices.micro_batch, candidate.choices.virtual_stages,
+              candidate.choices.sequence_parallel)  # fmt: skip
     if workload.objective is Objective.LONGEST_CONTEXT:
         return (-float(longest_tokens), *speed, *simple)
     if workload.objective is Objective.FEWEST_DEVICES:
