@@ -17,6 +17,7 @@ from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.verdict import Grade, Mode
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.ports.hub import Hub, Progress
@@ -120,6 +121,9 @@ class FakeTransfer:
     def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
         self.fetched.append(into)
         return into
+
+    def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
+        return TransferEstimate(str(release.ref), release.weight_bytes(), release.weight_bytes())
 
     def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
         files = (replace(file, sha256=hashlib.sha256(file.path.encode()).hexdigest()) for file in layout.files)

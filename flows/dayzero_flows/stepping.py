@@ -12,12 +12,14 @@ from prefect.context import TaskRunContext
 from prefect.settings import get_current_settings
 from prefect.tasks import Task
 
+from dayzero.adapters.prefect.approving import PauseForApproval
 from dayzero.adapters.prefect.artifacts import ByteProgress, RunPlace, show_report
 from dayzero.adapters.prefect.states import step_state
 from dayzero.app import run_step
 from dayzero.domain.adaptation import Adaptation, Lease
 from dayzero.domain.verdict import Verdict
 from dayzero.errors import DayzeroError, MeasurementError
+from dayzero.settings import load_settings
 from dayzero.steps.contract import Bench, Step
 
 RETRIES = 3
@@ -66,7 +68,8 @@ def _run_as_task(bench: Bench, lease: Lease, adaptation: Adaptation, step: Step)
     )
     def body() -> State[Any] | str:
         place = _place(adaptation)
-        watched = replace(bench, progress=ByteProgress(place, step.title))
+        approve = PauseForApproval(place, load_settings().approve_timeout_s)
+        watched = replace(bench, progress=ByteProgress(place, step.title), approve=approve)
         report = run_step(watched, lease, step)
         show_report(place, report)
         get_run_logger().log(LOG_LEVELS[report.verdict], "%s", report.headline)

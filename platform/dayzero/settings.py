@@ -29,6 +29,12 @@ class Settings(BaseSettings):
     hub_bytes_per_s: float | None = Field(
         None, description="Bytes a second that a transfer may take over all its connections; unset: as many as come.", gt=0
     )
+    approve_below_bytes: int = Field(
+        500 * 10**9, description="Transfers of fewer bytes begin by themselves; larger ones wait for approval.", ge=0
+    )
+    approve_timeout_s: float = Field(
+        7 * 24 * 3600.0, description="Time that a paused run waits for the approval of its transfer.", gt=0
+    )
     poll_interval_s: float = Field(60.0, description="Time between two polls of the watched sources.", gt=0)
     reconcile_interval_s: float = Field(5.0, description="Time between two rounds of the reconciler.", gt=0)
     rehearse: bool = Field(True, description="Whether pre-staging rehearses the reduced architecture on its platform.")

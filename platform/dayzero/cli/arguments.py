@@ -16,6 +16,9 @@ Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices t
 Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
 
 
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve a large transfer beforehand.")]
+
+
 def degrees_of(
     tp: int | None, pp: int | None, ep: int | None, dp: int | None, cp: int | None = None, etp: int | None = None
 ) -> Degrees | None:

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, degrees_of, sized
-from dayzero.cli.output import print_document, print_error, print_table
+from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, Yes, degrees_of, sized
+from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.structure.document import inspect_document
 from dayzero.steps import concluding, prestaging, weights
+from dayzero.steps.contract import Bench
 from dayzero.steps.documents import (
     adapt_document,
     exit_code_of,
@@ -21,6 +22,13 @@ from dayzero.steps.documents import (
     verify_document,
 )
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
+
+_ANY_BYTES = 1 << 63
+
+
+def _approving(bench: Bench, yes: bool) -> Bench:
+    """The bench of a command that asks at its terminal before a large transfer, or was told yes."""
+    return replace(bench, approve=ask_approval, approve_below_bytes=_ANY_BYTES if yes else bench.approve_below_bytes)
 
 
 def inspect(
@@ -50,16 +58,19 @@ def fetch(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """Download what is needed, checked, and write one safetensors file a rank with a manifest of digests."""
     degrees = degrees_of(tp, pp, ep, dp)
     work = app.local_work(sized(None, degrees), model, platform)
-    bench = replace(work.bench, degrees=degrees)
+    bench = replace(_approving(work.bench, yes), degrees=degrees)
     if out.exists() and not out.is_dir():
         raise BadInputError(f"{out} is a file.", remedy="Name a folder with --out.")
-    weights.fetch_step(bench, work.lease)
-    manifest = weights.write_shards(bench, work.lease, out)
+    with bytes_shown("fetch") as progress:
+        weights.fetch_step(replace(bench, progress=progress), work.lease)
+    with bytes_shown("shard") as progress:
+        manifest = weights.write_shards(replace(bench, progress=progress), work.lease, out)
     if json:
         print_document(fetch_document(manifest, out))
         return
@@ -78,13 +89,14 @@ def verify(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """The four layers of verification, in this process and its isolated children."""
     degrees = degrees_of(tp, pp, ep, dp)
     settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(work.bench, degrees=degrees)
+    bench = replace(_approving(work.bench, yes), degrees=degrees)
     app.tell(settings, work)
     for step in app.verification_steps(tuple(check or ())):
         report = app.run_step(bench, work.lease, step)
@@ -102,10 +114,11 @@ def adapt(
     model: Model,
     platform: Platform,
     no_server: Annotated[bool, typer.Option("--no-server", help="Run everything in this process.")] = False,
+    yes: Yes = False,
     json: Json = False,
 ) -> None:
     """The whole pipeline for one model, recorded in the database; with servers, `dayzero up` does the work."""
-    settings = load_settings()
+    settings = load_settings(**({"approve_below_bytes": _ANY_BYTES} if yes else {}))
     outcome = app.adapt_here(settings, model, platform) if no_server else app.adapt_by_motor(settings, model, platform)
     if json:
         print_document(adapt_document(outcome))

@@ -11,12 +11,22 @@ from typing import TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from dayzero.domain.canonical import plain
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, DayzeroError, DependencyError
+from dayzero.stages.transfer.estimating import estimate_sentence
+from dayzero.steps.contract import refuse
 
 PIPE_WIDTH = 200
 """Columns of a table that no terminal shows: a pipe has no width, and 80 would cut what people look for."""
@@ -85,6 +95,25 @@ def progress_shown() -> Iterator[Callable[[int, int], None]]:
     with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
         task = progress.add_task("operators", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def bytes_shown(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """What shows bytes, rate and time left of (done, in all) on a terminal's stderr; elsewhere nothing."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task(visible(what), total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def ask_approval(estimate: TransferEstimate) -> None:
+    """Ask whoever sits at the terminal; BlockedError when nobody does, or the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        refuse(estimate)
+    for note in estimate.notes:
+        typer.echo(visible(note), err=True)
+    if not typer.confirm(f"{visible(estimate_sentence(estimate))} Begin?", err=True):
+        refuse(estimate)
 
 
 @contextmanager

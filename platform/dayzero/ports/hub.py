@@ -7,6 +7,7 @@ from typing import BinaryIO, Protocol
 
 from dayzero.domain.release import Release
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.watching import RepoListing
 
 Progress = Callable[[int, int | None], None]
@@ -69,6 +70,10 @@ class Transfer(Protocol):
 
     def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
         """All files that adaptation needs, checked, under `into`; resumed, never partial under a final name."""
+        ...
+
+    def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
+        """What `fetch` would move, before it does; files that are there already count as moved."""
         ...
 
     def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:

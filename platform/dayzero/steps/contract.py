@@ -12,11 +12,22 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
+from dayzero.domain.transfers import TransferEstimate
+from dayzero.errors import BlockedError
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
 from dayzero.stages.inventory.taxonomy import Taxonomy
 from dayzero.stages.judging.memory import TINY_BYTES
+from dayzero.stages.transfer.estimating import estimate_sentence
+
+
+def refuse(estimate: TransferEstimate) -> None:
+    """The answer where nobody can be asked: BlockedError with the estimate."""
+    raise BlockedError(
+        f"not begun without approval: {estimate_sentence(estimate)}",
+        remedy="Approve it with --yes, or raise DAYZERO_APPROVE_BELOW_BYTES.",
+    )
 
 
 class Place(StrEnum):
@@ -35,6 +46,7 @@ class Bench:
     workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger link domain;
     `operator_plugins` as in the settings; a model with less than `tiny_bytes` of weights on each rank is not run for its
     memory; `settled` keeps an attempt's bridges once they are known, for every observation runs with them.
+    `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
 
     ledger: Ledger
@@ -57,6 +69,8 @@ class Bench:
     allow_pickle: tuple[str, ...] = ()
     compile_target: bool = True
     any_devices: bool = True
+    approve_below_bytes: int = 500 * 10**9
+    approve: Callable[[TransferEstimate], None] = refuse
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)

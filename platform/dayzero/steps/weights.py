@@ -14,11 +14,13 @@ from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import CheckpointIndex
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BlockedError
 from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
+from dayzero.stages.transfer.estimating import needs_approval
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
@@ -145,6 +147,12 @@ def exact_plan_step(bench: Bench, lease: Lease) -> StepReport:
     return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun), verdict=verdict)
 
 
+def approved(bench: Bench, estimate: TransferEstimate) -> None:
+    """Return when the transfer may begin: it is small, or somebody approves; BlockedError when they do not."""
+    if needs_approval(estimate, bench.approve_below_bytes):
+        bench.approve(estimate)
+
+
 def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     """Bring the files onto this host's disk, checked; what is there already is not fetched again."""
     release = subject_of(bench, lease).release
@@ -152,14 +160,9 @@ def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     place = on_disk(bench, release, Degrees())
     if release.hub is HubKind.DIRECTORY:
         return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights are on this disk already", reused=True)
-    moved = 0
-
-    def progress(done: int, total: int | None) -> None:
-        nonlocal moved
-        moved = done
-        bench.progress(done, total)
-
-    bench.transfer.fetch(bench.hub_of(release), release, place.model_dir, progress)
+    hub = bench.hub_of(release)
+    approved(bench, bench.transfer.estimate(hub, release, place.model_dir))
+    bench.transfer.fetch(hub, release, place.model_dir, bench.progress)
     return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests")
 
 

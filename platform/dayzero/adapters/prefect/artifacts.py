@@ -13,6 +13,7 @@ from dayzero.adapters.prefect.client import prefect_client
 from dayzero.domain.canonical import canonical_json
 from dayzero.domain.reports import StepReport
 from dayzero.errors import DependencyError
+from dayzero.stages.transfer.estimating import shown_bytes, shown_duration
 
 UPDATE_EVERY_S = 1.0
 KEY_CHARACTERS = re.compile(r"[^a-z0-9]+")
@@ -83,17 +84,8 @@ def describe_progress(what: str, done_bytes: int, total_bytes: int | None, spent
     rate = done_bytes / spent_s if spent_s > 0 else 0.0
     if total_bytes is None:
         return f"{what}: {shown_bytes(done_bytes)}, {shown_bytes(rate)}/s"
-    left = f"{(total_bytes - done_bytes) / rate:.0f} s left" if rate > 0 else "time left unknown"
+    left = f"{shown_duration((total_bytes - done_bytes) / rate)} left" if rate > 0 else "time left unknown"
     return f"{what}: {shown_bytes(done_bytes)} of {shown_bytes(total_bytes)}, {shown_bytes(rate)}/s, {left}"
-
-
-def shown_bytes(count: float) -> str:
-    """A number of bytes for people (decimal units)."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def _create(client: SyncPrefectClient, place: RunPlace, key: str, kind: str, data: object, description: str) -> UUID:

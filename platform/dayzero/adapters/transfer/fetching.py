@@ -1,13 +1,17 @@
 """Fetching: only what adaptation needs, through the hub's checked download."""
 
+import shutil
 from pathlib import Path, PurePosixPath
 
 from dayzero.adapters.transfer.space import is_full, no_space, require_space
 from dayzero.domain.release import Release, RepoFile
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
 from dayzero.stages.headers.reading import parse_weight_map
+
+_LARGEST_INDEX_BYTES = 64 << 20
 
 
 def fetch_release(hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
@@ -38,6 +42,20 @@ def fetch_release(hub: Hub, release: Release, into: Path, progress: Progress | N
         if progress is not None:
             progress(done, total)
     return into
+
+
+def estimate_fetch(hub: Hub, release: Release, into: Path, bytes_per_s: float | None) -> TransferEstimate:
+    """What fetch_release would move, from the release's sizes and its index; nothing large is read."""
+    index = next((file for file in release.files if file.path == WEIGHTS_INDEX_FILE), None)
+    weight_map = parse_weight_map(hub.read_small(release, index.path, _LARGEST_INDEX_BYTES)) if index else None
+    files = (*needed_small_files(release.files), *needed_weights(release.files, weight_map))
+    for file in files:
+        _require_inside(file.path, release)
+    missing = _missing_bytes(files, into)
+    place = next((folder for folder in (into, *into.parents) if folder.is_dir()), None)
+    free = shutil.disk_usage(place).free if place is not None else None
+    notes = (f"{release.repo_id} is gated; its licence is on {release.endpoint}/{release.repo_id}.",) if release.gated else ()
+    return TransferEstimate(str(release.ref), missing, missing, free, len(files), 0, bytes_per_s, notes)
 
 
 def _weights(release: Release, into: Path) -> tuple[RepoFile, ...]:

@@ -1,21 +1,45 @@
 """WeightTransfer: the Transfer port on this host's disk."""
 
+import time
 from pathlib import Path
 
-from dayzero.adapters.transfer.fetching import fetch_release
+from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
+from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.domain.release import Release
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.transfers import TransferEstimate
 from dayzero.ports.hub import Hub, Progress
 
 
 class WeightTransfer:
     """Fetches releases and writes their shards. Errors: see fetch_release and write_shards."""
 
+    def __init__(self, rates: Path | None = None, bytes_per_s: float | None = None) -> None:
+        """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed."""
+        self._rates, self._bytes_per_s = Rates(rates), bytes_per_s
+
+    def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
+        """What `fetch` would move."""
+        return estimate_fetch(hub, release, into, self.rate_from(release))
+
+    def rate_from(self, release: Release) -> float | None:
+        """Bytes a second that can be expected: what was measured from there, and no more than is allowed."""
+        known = [rate for rate in (self._rates.known(_origin(release)), self._bytes_per_s) if rate is not None]
+        return min(known, default=None)
+
     def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
         """The files that adaptation needs, checked by the hub, under `into`."""
-        return fetch_release(hub, release, into, progress)
+        missing = estimate_fetch(hub, release, into, None).download_bytes
+        started_s = time.monotonic()
+        place = fetch_release(hub, release, into, progress)
+        self._rates.learn(_origin(release), missing, time.monotonic() - started_s)
+        return place
 
     def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
         """The layout's rank files under `into`, with digests; written ones that match are kept."""
         return write_shards(model_dir, layout, into, progress)
+
+
+def _origin(release: Release) -> str:
+    return release.endpoint or release.hub.value
