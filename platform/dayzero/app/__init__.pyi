@@ -9,6 +9,8 @@ from .benches import manifest_probe as manifest_probe
 from .benches import profiles as profiles
 from .benches import taxonomy as taxonomy
 from .benches import worker_bench as worker_bench
+from .converting import convert as convert
+from .converting import export as export
 from .databases import PostgresKeeper as PostgresKeeper
 from .databases import prefect_database as prefect_database
 from .health import Examined as Examined

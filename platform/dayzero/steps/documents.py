@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from dayzero.domain.canonical import Json, plain
+from dayzero.domain.conversion import ConversionPlan
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
 
@@ -44,6 +46,22 @@ def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
         "out": str(out),
         "files": files,
     }
+
+
+def convert_document(plan: ConversionPlan, out: Path) -> dict[str, Json]:
+    """What `dayzero convert --json` prints."""
+    files: Json = [{"path": file, "tensors": sum(len(one.outputs) for one in each)} for file, each in plan.files]
+    counts: Json = dict(plan.counts)
+    return {"schema": "dayzero.convert/1", "to": plan.target.value, "out": str(out), "tensors": counts, "files": files}
+
+
+def export_document(tensors: tuple[TensorHeader, ...], out: Path) -> dict[str, Json]:
+    """What `dayzero export --json` prints."""
+    sizes: dict[str, list[int]] = {}
+    for tensor in tensors:
+        sizes.setdefault(tensor.file, []).append(tensor.size_bytes)
+    files: Json = [{"path": file, "tensors": len(held), "weight_bytes": sum(held)} for file, held in sorted(sizes.items())]
+    return {"schema": "dayzero.export/1", "out": str(out), "files": files}
 
 
 def columns_of(entry: CompatibilityEntry) -> dict[str, Json]:
