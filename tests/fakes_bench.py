@@ -16,10 +16,10 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.verdict import Grade, Mode
-from dayzero.errors import DayzeroError, UnavailableError
+from dayzero.errors import DayzeroError, NotFoundError, UnavailableError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.steps.contract import Bench
 from store_nouns import SteppedClock
@@ -125,9 +125,21 @@ class FakeTransfer:
     def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
         return TransferEstimate(str(release.ref), release.weight_bytes(), release.weight_bytes())
 
-    def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
-        files = (replace(file, sha256=hashlib.sha256(file.path.encode()).hexdigest()) for file in layout.files)
+    def shard(
+        self,
+        model_dir: Path,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None,
+        *,
+        integrity: Integrity = Integrity.SHA256,
+        stated: Mapping[str, str] | None = None,
+    ) -> ShardManifest:
+        files = (replace(file, digest=hashlib.sha256(file.path.encode()).hexdigest()) for file in layout.files)
         return replace(layout, files=tuple(files))
+
+    def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:
+        raise NotFoundError(f"nothing was written to {shards_dir}.")
 
 
 class FakeCatalog:

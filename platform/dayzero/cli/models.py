@@ -75,7 +75,7 @@ def fetch(
         print_document(fetch_document(manifest, out))
         return
     rows = tuple(
-        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": file.sha256} for file in manifest.files
+        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "digest": file.digest} for file in manifest.files
     )
     print_table(f"{manifest.degrees}: {len(manifest.files)} files in {out}", rows)
 

@@ -1,8 +1,16 @@
 """Sharded weights: which rank holds which slice of which tensor, and where it lies."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from dayzero.domain.planning import Degrees
+
+
+class Integrity(StrEnum):
+    """What is computed of a source file as it passes."""
+
+    SHA256 = "sha256"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +38,20 @@ class ShardTensor:
 
 @dataclass(frozen=True, slots=True)
 class ShardFile:
-    """One file of one rank. `sha256` is None in a layout that has not been written yet; a folded one has no `tensors`, and
-    `tensor_count` says how many the file holds."""
+    """One file of one rank; a folded one has no `tensors`, and `tensor_count` says how many the file holds.
+
+    `tensor_digests`: the xxh3_128 of each tensor's bytes in the file, in their order. `digest`: the sha256 over the file's
+    header and those digests (16 bytes each); None in a layout that has not been written yet.
+    """
 
     rank: int
     path: str
     size_bytes: int
-    sha256: str | None
+    digest: str | None
     tensors: tuple[ShardTensor, ...]
     header_bytes: int = 0
     tensor_count: int = 0
+    tensor_digests: tuple[str, ...] = ()
 
     @property
     def weight_bytes(self) -> int:
@@ -85,10 +97,22 @@ class ShardRules:
 
 
 @dataclass(frozen=True, slots=True)
+class ShardSource:
+    """A file of the checkpoint that passed. `sha256` is that of the bytes that passed (None: not computed), `verified` whether
+    it is the one that the release states."""
+
+    path: str
+    size_bytes: int
+    sha256: str | None
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ShardManifest:
     """Shards of one checkpoint under one plan: all of them, or those of the ranks that were asked for.
 
-    A folded manifest has no tensors in its files; they follow from the rules (stages.layout.ranks: fold, unfold).
+    A folded manifest has no tensors in its files; they follow from the rules (stages.layout.ranks: fold, unfold). A written one
+    says which `sources` passed, and has the digest of the layout that it was written by.
     """
 
     content_id: str
@@ -96,6 +120,8 @@ class ShardManifest:
     files: tuple[ShardFile, ...]
     redundant_experts: int = 0
     rules: ShardRules | None = None
+    sources: tuple[ShardSource, ...] = ()
+    layout_digest: str = ""
 
     def rank_weight_bytes(self, rank: int) -> int:
         """Bytes of tensors that the rank holds."""

@@ -1,12 +1,12 @@
 """Where models and artifacts come from and go to."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from dayzero.domain.release import Release
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.watching import RepoListing
 
@@ -76,7 +76,21 @@ class Transfer(Protocol):
         """What `fetch` would move, before it does; files that are there already count as moved."""
         ...
 
-    def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
+    def shard(
+        self,
+        model_dir: Path,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None,
+        *,
+        integrity: Integrity = Integrity.SHA256,
+        stated: Mapping[str, str] | None = None,
+    ) -> ShardManifest:
         """Write the layout's rank files from the checkpoint, with digests in the returned manifest; written shards that
-        match are kept."""
+        match are kept, an earlier run that did not end is gone on with. `stated`: the sha256 of source files by path, as their
+        release has them; IntegrityError when one differs."""
+        ...
+
+    def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:
+        """The manifest of written shards; IntegrityError names the files and tensors whose bytes differ from it."""
         ...

@@ -34,13 +34,13 @@ def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
             "path": file.path,
             "size_bytes": file.size_bytes,
             "weight_bytes": file.weight_bytes,
-            "sha256": file.sha256,
+            "digest": file.digest,
             "tensors": len(file.tensors),
         }
         for file in manifest.files
     ]
     return {
-        "schema": "dayzero.fetch/1",
+        "schema": "dayzero.fetch/2",
         "content_id": manifest.content_id,
         "degrees": plain(manifest.degrees),
         "out": str(out),

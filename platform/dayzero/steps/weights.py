@@ -189,11 +189,11 @@ def shard_step(bench: Bench, lease: Lease) -> StepReport:
     require_reference(bench, lease)
     manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
     folded = fold(manifest)
-    kept = keep(bench.ledger, lease, result_key("shards", 2, folded.content_id, folded), ShardManifest, lambda: folded)
+    kept = keep(bench.ledger, lease, result_key("shards", 3, folded.content_id, folded), ShardManifest, lambda: folded)
     check = weights_check(agreed_plan(bench, lease), manifest)
     bench.ledger.put_check(check, lease)
     rows: tuple[Mapping[str, Cell], ...] = tuple(
-        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "sha256": (file.sha256 or "")[:12]}
+        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "digest": (file.digest or "")[:12]}
         for file in manifest.files
     )
     headline = f"{manifest.degrees}: {len(manifest.files)} shard files; {check.verdict.value}: {check.reason}"

@@ -155,7 +155,7 @@ def test_plan_draws_and_launches(door: Door, tiny: Path, tmp_path: Path) -> None
 def test_fetch_and_plan_agree_on_the_bytes(door: Door, tiny: Path, tmp_path: Path) -> None:
     said = door("fetch", tiny, "--out", tmp_path / "out", "--tp", "2", "--json")
     assert (said.code, said.err) == (0, "")
-    document = checked(said, "dayzero.fetch/1")
+    document = checked(said, "dayzero.fetch/2")
     planned = door("plan", tiny, "--platform", "cpu", "--tp", "2", "--json").document["plan"]
     weights = {rank["rank"]: rank["weights"] for rank in planned["memory"]["per_rank_bytes"]}
     assert len(document["files"]) == 2

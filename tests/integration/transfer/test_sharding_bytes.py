@@ -8,18 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from architectures import MODELS, legal, spec_of, write_model
 from checkpoints import DEEPSEEK, MIXTRAL, SMOLLM2, names_for, spec_for
 from dayzero.adapters.transfer import space
-from dayzero.adapters.transfer.sharding import read_manifest
+from dayzero.adapters.transfer.verifying import read_manifest
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.planning import Degrees
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.domain.tensors import DTYPE_BITS
-from dayzero.errors import BadInputError, DependencyError, UnavailableError
+from dayzero.errors import BadInputError, DependencyError, IntegrityError, UnavailableError
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, index_of, parse_header
 from dayzero.stages.layout.laying import UncuttableError, lay_out
 from dayzero.stages.layout.shares import rank_weight_bytes, weight_table
@@ -82,8 +83,8 @@ def test_reassembled_shards_are_the_original_and_as_large_as_planned(case: tuple
         for file in manifest.files:
             path = home / "shards" / file.path
             assert path.stat().st_size == file.size_bytes
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == file.sha256
             loaded = arrays_of(path)
+            assert file.digest == digest_of(path, file)
             assert sum(value.nbytes for value in loaded.values()) == planned[file.rank]
             assert set(loaded) == {tensor.name for tensor in file.tensors}
             for tensor in file.tensors:
@@ -94,6 +95,17 @@ def test_reassembled_shards_are_the_original_and_as_large_as_planned(case: tuple
                 assert mine.size - real.size == tensor.padding_bytes and not mine[real.size :].any()
                 covered[tensor.name][at] = True
         assert all(value.all() for value in covered.values())
+
+
+def digest_of(path: Path, file: ShardFile) -> str:
+    """The digest of a rank file, computed from its bytes as the manifest's documentation says."""
+    data = path.read_bytes()
+    whole = hashlib.sha256(data[: LENGTH_BYTES + header_length(data[:LENGTH_BYTES], path.name, len(data))])
+    tensors = [xxhash.xxh3_128(data[tensor.begin : tensor.end]) for tensor in file.tensors]
+    assert tuple(one.hexdigest() for one in tensors) == file.tensor_digests
+    for one in tensors:
+        whole.update(one.digest())
+    return whole.hexdigest()
 
 
 def arrays_of(path: Path) -> dict:
@@ -124,7 +136,7 @@ def place_in(whole, tensor) -> tuple:
 def test_ranks_differ_where_they_are_cut(tmp_path: Path) -> None:
     _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees(tp=3))
     manifest = WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
-    assert len({file.sha256 for file in manifest.files}) == 3
+    assert len({file.digest for file in manifest.files}) == 3
 
 
 def test_finished_shards_are_kept_and_damaged_ones_written_again(tmp_path: Path) -> None:
@@ -136,13 +148,18 @@ def test_finished_shards_are_kept_and_damaged_ones_written_again(tmp_path: Path)
     damaged = bytearray(paths[1].read_bytes())
     damaged[-1] ^= 1
     paths[1].write_bytes(damaged)
-    # A run that was killed between rank files leaves no manifest and a half-written rank.
-    (into / "manifest.json").unlink()
     (into / "rank-00001.safetensors.incomplete").write_bytes(b"half")
+    with pytest.raises(IntegrityError, match=r"differ from their manifest: rank-00001\.safetensors \(tensor .*\)\."):
+        WeightTransfer().verify(into, None)
     again = WeightTransfer().shard(tmp_path / "model", layout, into, None)
-    assert again == first == read_manifest(into)
+    assert again == first == read_manifest(into) == WeightTransfer().verify(into, None)
     assert paths[0].stat().st_ino == inodes[0] and paths[1].stat().st_ino != inodes[1]
+    assert (into / "rank-00001.safetensors.0.quarantined").read_bytes() == damaged
     assert not list(into.glob("*.incomplete"))
+    # Without a manifest nobody knows what the files are: they are written again.
+    (into / "manifest.json").unlink()
+    assert WeightTransfer().shard(tmp_path / "model", layout, into, None) == first
+    assert paths[0].stat().st_ino != inodes[0]
 
 
 def test_shards_of_another_layout_are_not_kept(tmp_path: Path) -> None:

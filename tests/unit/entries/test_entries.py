@@ -285,10 +285,10 @@ def planned(*weights: int | None, degrees: Degrees = TWO) -> PlanReport:
     return PlanReport("cpu", Workload(), plan, (), (), 4)
 
 
-def shards(*weights: int, degrees: Degrees = TWO, sha256: str | None = "a" * 64) -> ShardManifest:
+def shards(*weights: int, degrees: Degrees = TWO, digest: str | None = "a" * 64) -> ShardManifest:
     files = tuple(
         ShardFile(
-            rank, f"{rank}.safetensors", size + 80, sha256, (ShardTensor("w", "U8", (size,), 0, 0, size, "f", 80, 80 + size),)
+            rank, f"{rank}.safetensors", size + 80, digest, (ShardTensor("w", "U8", (size,), 0, 0, size, "f", 80, 80 + size),)
         )
         for rank, size in enumerate(weights)
     )
@@ -310,7 +310,7 @@ def test_planned_weight_bytes_must_equal_the_written_ones() -> None:
     [
         (PlanReport("cpu", Workload(), None, (), (), 0), shards(1, 1), Verdict.NOT_RUN),
         (planned(1, 1), shards(), Verdict.NOT_RUN),
-        (planned(1, 1), shards(1, 1, sha256=None), Verdict.NOT_RUN),
+        (planned(1, 1), shards(1, 1, digest=None), Verdict.NOT_RUN),
         (planned(1, 1), shards(1, 1, degrees=Degrees(pp=2)), Verdict.ERROR),
         (planned(1, None), shards(1, 1), Verdict.ERROR),
         (planned(1), shards(1, 1), Verdict.ERROR),

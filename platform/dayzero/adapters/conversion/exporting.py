@@ -1,12 +1,13 @@
 """Shards of any plan back into a plain checkpoint folder: every tensor as it was, the index, and the files beside them."""
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+import xxhash
 
 from dayzero.adapters.conversion.beside import copy_beside
 from dayzero.adapters.conversion.counter import Counter
@@ -14,7 +15,7 @@ from dayzero.adapters.conversion.folder import put_file, whole_folder
 from dayzero.adapters.conversion.mapping import MappedFiles
 from dayzero.adapters.conversion.rounding import Bytes
 from dayzero.codec import load
-from dayzero.domain.shards import ShardFile, ShardManifest
+from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError, IntegrityError
 from dayzero.ports.hub import Progress
@@ -22,9 +23,11 @@ from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE
 from dayzero.stages.headers.writing import aligned, index_document, placed_file
 from dayzero.stages.layout.joining import JoinedTensor, Slab, joined_tensors
 from dayzero.stages.layout.ranks import unfold
+from dayzero.stages.transfer.digests import file_digest
 
 MANIFEST = "manifest.json"
 WINDOW_BYTES = 8 * 1024 * 1024
+_HASH_BYTES = 1024 * 1024
 
 
 def export_shards(
@@ -78,17 +81,26 @@ def _require_as_said(mapped: MappedFiles, manifest: ShardManifest) -> None:
 
 def _require_digests(shards: Path, manifest: ShardManifest) -> None:
     with ThreadPoolExecutor(2, "hash") as threads:
-        for file, sha256 in zip(manifest.files, threads.map(lambda file: _sha256(shards, file), manifest.files), strict=True):
-            if file.sha256 is not None and file.sha256 != sha256:
+        for file, found in zip(manifest.files, threads.map(lambda file: _digest(shards, file), manifest.files), strict=True):
+            if file.digest is not None and file.digest != found:
                 raise IntegrityError(
-                    f"{shards / file.path} has the sha256 {sha256}; its manifest says {file.sha256}.",
+                    f"{shards / file.path} has the digest {found}; its manifest says {file.digest}.",
                     remedy="Shard the model anew.",
                 )
 
 
-def _sha256(shards: Path, file: ShardFile) -> str:
+def _digest(shards: Path, file: ShardFile) -> str:
     with (shards / file.path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        header = stream.read(min((tensor.begin for tensor in file.tensors), default=file.size_bytes))
+        return file_digest(header, (_tensor_digest(stream, tensor) for tensor in file.tensors))
+
+
+def _tensor_digest(stream: BinaryIO, tensor: ShardTensor) -> str:
+    state = xxhash.xxh3_128()
+    stream.seek(tensor.begin)
+    for at in range(tensor.begin, tensor.end, _HASH_BYTES):
+        state.update(stream.read(min(_HASH_BYTES, tensor.end - at)))
+    return state.hexdigest()
 
 
 def _write(

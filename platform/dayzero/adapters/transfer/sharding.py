@@ -1,164 +1,92 @@
-"""Sharding: rank files are written whole or not at all, with their digests; the manifest comes last."""
+"""Sharding from this disk: each source file passes once, its slices are written to all ranks, its sha256 runs beside."""
 
-import fcntl
-import hashlib
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from dayzero.adapters.transfer.sources import WINDOW_BYTES, Sources
-from dayzero.adapters.transfer.space import is_full, no_space, require_space
-from dayzero.codec import dump, load
-from dayzero.domain.canonical import digest
-from dayzero.domain.shards import ShardFile, ShardManifest
-from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
+from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
+from dayzero.adapters.transfer.sources import SourceFile
+from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.errors import BadInputError
 from dayzero.ports.hub import Progress
-from dayzero.stages.layout.ranks import fold, shard_header, unfold
-
-MANIFEST = "manifest.json"
-INCOMPLETE = ".incomplete"
 
 
-def write_shards(model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
+def write_shards(
+    model_dir: Path,
+    layout: ShardManifest,
+    into: Path,
+    progress: Progress | None,
+    *,
+    integrity: Integrity = Integrity.SHA256,
+    stated: Mapping[str, str] | None = None,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+) -> ShardManifest:
     """Write every rank's file of the layout under `into` and return the manifest with digests (also in manifest.json).
 
-    A file that is there already is kept when its recorded layout is this one and its bytes still have the recorded digest.
+    A file that is there already is kept when its recorded layout is this one and its bytes still have the recorded digests; an
+    earlier run that did not end is gone on with. `stated` is the sha256 of source files as their release has them.
     DependencyError: too little space (checked first), or the disk fails. BadInputError: the checkpoint is not what the layout
-    was made from. UnavailableError: another process writes there.
+    was made from, or it changes meanwhile. IntegrityError: a source file has another sha256 than stated. UnavailableError:
+    another process writes there.
     """
-    for file in layout.files:
-        if Path(file.path).name != file.path or file.path in ("", ".", ".."):
-            raise BadInputError(f"the layout names a shard {file.path!r}; a shard is a plain file name.")
-    with _held(into):
-        kept = {file.path: sha256 for file in layout.files if (sha256 := _kept_digest(layout, file, into))}
-        missing = [file for file in layout.files if file.path not in kept]
-        needed_bytes = sum(file.size_bytes for file in missing) - _incomplete_bytes(into)
-        require_space(into, max(0, needed_bytes), f"sharding {model_dir.name} for {layout.degrees}")
-        counter = _Counter(progress, sum(file.size_bytes for file in layout.files))
-        counter.add(sum(file.size_bytes for file in layout.files if file.path in kept))
-        with Sources(model_dir) as sources:
-            for file in missing:
-                kept[file.path] = _write(sources, layout, file, into, counter)
-        manifest = replace(layout, files=tuple(replace(file, sha256=kept[file.path]) for file in layout.files))
-        _put(into / MANIFEST, dump(fold(manifest)))
-        return manifest
+    hashed = integrity is Integrity.SHA256
+    names = sorted({tensor.file for file in layout.files for tensor in file.tensors})
+    _require_apart(model_dir, names, layout, into)
+    stated = stated or {}
+    required = {name: stated.get(name) for name in names} if hashed else {}
+    with Sink.over(layout, into, progress, required=required, checkpoint_bytes=checkpoint_bytes) as sink:
+        for name in sink.passed():
+            with closing(SourceFile(model_dir, name)) as source:
+                sink.recheck(name, source.identity)
+        _pass_all(sink, model_dir, stated, hashed)
+        return sink.commit()
 
 
-def read_manifest(folder: Path) -> ShardManifest | None:
-    """The manifest of a folder of shards, or None when its writing never ended; BadInputError when it is malformed."""
-    path = folder / MANIFEST
-    return unfold(load(ShardManifest, path.read_bytes())) if path.is_file() else None
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    source: SourceFile
+    sha256: Future[str] | None
 
 
-class _Counter:
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._progress is not None and count:
-            self._progress(self._done, self._total)
-
-
-@contextmanager
-def _held(into: Path) -> Iterator[None]:
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-        lock = (into / ".lock").open("w")
-    except OSError as error:
-        raise DependencyError(f"{into} cannot be written: {error.strerror}.", remedy="Choose a folder that can.") from error
-    with lock:
+def _pass_all(sink: Sink, model_dir: Path, stated: Mapping[str, str], hashed: bool) -> None:
+    """Pass the sources in turn. The hash of one may still run while the next one passes, never two behind."""
+    passed: list[_Passed] = []
+    with ThreadPoolExecutor(1, thread_name_prefix="dayzero-sha256") as hasher:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UnavailableError(f"another process is writing shards under {into}.", remedy="Let it finish.") from error
-        yield
+            for name in sink.missing():
+                source = SourceFile(model_dir, name)
+                passed.append(_Passed(source, hasher.submit(source.sha256) if hashed else None))
+                _pass(sink, source)
+                if len(passed) > 1:
+                    _close(sink, passed.pop(0), stated)
+            while passed:
+                _close(sink, passed.pop(0), stated)
+        finally:
+            for one in passed:
+                one.source.close()
 
 
-def _layout_digest(layout: ShardManifest, file: ShardFile) -> str:
-    return digest([layout.content_id, layout.degrees, replace(file, sha256=None)])
+def _pass(sink: Sink, source: SourceFile) -> None:
+    reached = sink.open(source.name, source.size_bytes, source.identity, source.headers())
+    for begin, end in sink.wanted(source.name):
+        for offset, window in source.windows(max(begin, reached), end):
+            sink.write(source.name, offset, window)
 
 
-def _record_path(file: ShardFile, into: Path) -> Path:
-    return into / f"{file.path}.sha256"
-
-
-def _kept_digest(layout: ShardManifest, file: ShardFile, into: Path) -> str | None:
-    """The digest of a finished shard, if it is this layout's and its bytes still have it."""
-    path, record = into / file.path, _record_path(file, into)
-    if not path.is_file() or not record.is_file() or path.stat().st_size != file.size_bytes:
-        return None
-    sha256, _, made_for = record.read_text("utf-8", "replace").strip().partition("  ")
-    if made_for != _layout_digest(layout, file):
-        return None
-    with path.open("rb") as stream:
-        return sha256 if hashlib.file_digest(stream, "sha256").hexdigest() == sha256 else None
-
-
-def _incomplete_bytes(into: Path) -> int:
-    return sum(path.stat().st_blocks * 512 for path in into.glob(f"*{INCOMPLETE}"))
-
-
-def _write(sources: Sources, layout: ShardManifest, file: ShardFile, into: Path, counter: _Counter) -> str:
-    target = into / file.path
-    partial = target.with_name(target.name + INCOMPLETE)
-    _record_path(file, into).unlink(missing_ok=True)
+def _close(sink: Sink, passed: _Passed, stated: Mapping[str, str]) -> None:
     try:
-        sha256 = _write_bytes(sources, layout, file, partial, counter)
-        partial.replace(target)
-        _put(_record_path(file, into), f"{sha256}  {_layout_digest(layout, file)}\n".encode())
-    except OSError as error:
-        if is_full(error):
-            partial.unlink(missing_ok=True)
-            raise no_space(into, file.size_bytes, 0, f"shard {file.path}") from error
-        raise DependencyError(f"shard {target} cannot be written: {error.strerror}.") from error
-    except DayzeroError:
-        partial.unlink(missing_ok=True)
-        raise
-    return sha256
-
-
-def _write_bytes(sources: Sources, layout: ShardManifest, file: ShardFile, partial: Path, counter: _Counter) -> str:
-    hashed = hashlib.sha256()
-    with partial.open("wb") as stream:
-        descriptor = stream.fileno()
-        at = 0
-        for window in _windows(sources, layout, file):
-            at = _write_all(descriptor, window, at)
-            hashed.update(window)
-            counter.add(len(window))
-        if at != file.size_bytes:
-            raise BadInputError(f"shard {file.path} came to {at} bytes; its layout says {file.size_bytes}.")
-        os.fsync(descriptor)
-    return hashed.hexdigest()
-
-
-def _windows(sources: Sources, layout: ShardManifest, file: ShardFile) -> Iterator[bytes | memoryview | bytearray]:
-    yield shard_header(file.tensors, file.rank, layout.degrees)
-    for tensor in file.tensors:
-        yield from sources.windows(tensor)
-
-
-def _write_all(descriptor: int, window: bytes | memoryview | bytearray, at: int) -> int:
-    with memoryview(window) as view:
-        written = 0
-        while written < len(view):
-            with view[written : written + WINDOW_BYTES] as part:
-                written += os.pwrite(descriptor, part, at + written)
-    return at + written
-
-
-def _put(path: Path, content: bytes) -> None:
-    partial = path.with_name(path.name + INCOMPLETE)
-    with partial.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    partial.replace(path)
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
+        sha256 = passed.sha256.result() if passed.sha256 is not None else None
+        passed.source.require_unchanged()
+        sink.close(passed.source.name, sha256, stated.get(passed.source.name))
     finally:
-        os.close(descriptor)
+        passed.source.close()
+
+
+def _require_apart(model_dir: Path, names: list[str], layout: ShardManifest, into: Path) -> None:
+    """BadInputError when a rank file would take the place of a source."""
+    if into.exists() and model_dir.exists() and into.samefile(model_dir):
+        taken = sorted({file.path for file in layout.files}.intersection(names))
+        if taken:
+            raise BadInputError(f"{taken[0]} in {into} is a source of the shards.", remedy="Write them into another folder.")

@@ -1,164 +1,98 @@
-"""The checkpoint's files as bytes: mapped, read window by window, and let go again."""
+"""The checkpoint's files on this disk: mapped, passed window by window, and let go again; their sha256 in a thread beside."""
 
+import hashlib
 import mmap
+import os
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
-from math import prod
 from pathlib import Path, PurePosixPath
-from types import ModuleType, TracebackType
-from typing import Self
 
-from dayzero.domain.shards import ShardTensor
-from dayzero.domain.tensors import DTYPE_BITS, TensorHeader
-from dayzero.errors import BadInputError, DependencyError
+from dayzero.domain.tensors import TensorHeader
+from dayzero.errors import BadInputError
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, parse_header
 
 WINDOW_BYTES = 16 * 1024 * 1024
+HASH_BYTES = 1024 * 1024
 
 
-class Sources:
-    """The checkpoint's files under a folder, mapped once each; a context manager that unmaps them."""
+class SourceFile:
+    """One open file of the checkpoint."""
 
-    def __init__(self, model_dir: Path) -> None:
-        self._model_dir = model_dir
-        self._maps: dict[str, mmap.mmap] = {}
-        self._headers: dict[str, dict[str, TensorHeader]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for mapped in self._maps.values():
-            # A view may still be held by the frames of an error on its way up; the process then unmaps it.
-            with suppress(BufferError):
-                mapped.close()
-
-    def windows(self, tensor: ShardTensor) -> Iterator[memoryview | bytearray]:
-        """The bytes of a rank's part of a tensor, in order, in windows; BadInputError when the file does not hold it so."""
-        header = self._header(tensor)
-        if tensor.end == tensor.begin:
-            return
-        if tensor.rows:
-            row_bytes, shape = header.size_bytes // header.shape[0], header.shape[1:]
-            for first, last in tensor.rows:
-                begin = header.begin + first * row_bytes
-                stretch = replace(header, shape=(last - first, *shape), begin=begin, end=begin + (last - first) * row_bytes)
-                yield from self._stretch(tensor, stretch)
-        else:
-            yield from self._stretch(tensor, header)
-        for at in range(0, tensor.padding_bytes, WINDOW_BYTES):
-            yield bytearray(min(WINDOW_BYTES, tensor.padding_bytes - at))
-
-    def _stretch(self, tensor: ShardTensor, header: TensorHeader) -> Iterator[memoryview | bytearray]:
-        pieces = tensor.pieces or ((tensor.start, tensor.stop),)
-        if tensor.dim is None:
-            yield from self._contiguous(tensor.file, header.begin, header.end)
-        elif tensor.dim == 0:
-            row_bytes = header.size_bytes // header.shape[0]
-            for start, stop in pieces:
-                yield from self._contiguous(tensor.file, header.begin + start * row_bytes, header.begin + stop * row_bytes)
-        else:
-            yield from self._strided(tensor.file, tensor.dim, pieces, header)
-
-    def _header(self, tensor: ShardTensor) -> TensorHeader:
-        if tensor.file not in self._headers:
-            self._open(tensor.file)
-        header = self._headers[tensor.file].get(tensor.name)
-        if header is None or header.dtype != tensor.dtype or _local_shape(header, tensor) != tensor.shape:
-            found = f"{header.dtype} {list(header.shape)}" if header else "nothing"
-            raise BadInputError(
-                f"{self._model_dir / tensor.file} holds {found} as tensor {tensor.name}, not what the layout was made from.",
-                remedy="Fetch the model again.",
-            )
-        return header
-
-    def _open(self, file: str) -> None:
-        parts = PurePosixPath(file)
+    def __init__(self, model_dir: Path, name: str) -> None:
+        """Open it; BadInputError when it is outside of the model's folder or cannot be read."""
+        parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            raise BadInputError(f"the layout names a source file {file!r} outside of the model's folder.")
-        path = self._model_dir / file
+            raise BadInputError(f"the layout names a source file {name!r} outside of the model's folder.")
+        self._path, self.name = model_dir / name, name
         try:
-            with path.open("rb") as stream:
-                size = path.stat().st_size
-                mapped = mmap.mmap(stream.fileno(), size, prot=mmap.PROT_READ) if size else None
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            raise BadInputError(f"{path} cannot be read: {error.strerror}.", remedy="Fetch the model again.") from error
-        length = header_length(mapped[:LENGTH_BYTES] if mapped else b"", file, size)
-        assert mapped is not None
-        self._maps[file] = mapped
-        mapped.madvise(mmap.MADV_SEQUENTIAL)
-        tensors = parse_header(file, size, mapped[LENGTH_BYTES : LENGTH_BYTES + length])
-        self._headers[file] = {header.name: header for header in tensors}
+            raise BadInputError(f"{self._path} cannot be read: {error.strerror}.", remedy="Fetch the model again.") from error
+        found = os.fstat(self._descriptor)
+        self.size_bytes = found.st_size
+        self.identity = _identity(found)
+        self._reading = threading.Lock()
+        self._closed = False
 
-    def _contiguous(self, file: str, begin: int, end: int) -> Iterator[memoryview]:
-        mapped = self._maps[file]
-        with memoryview(mapped) as view:
-            for at in range(begin, end, WINDOW_BYTES):
-                stop = min(at + WINDOW_BYTES, end)
-                with view[at:stop] as window:
-                    yield window
-                _let_go(mapped, at, stop)
+    def close(self) -> None:
+        """Let it go; a hash that still runs ends."""
+        self._closed = True
+        with self._reading:
+            os.close(self._descriptor)
 
-    def _strided(self, file: str, dim: int, pieces: tuple[tuple[int, int], ...], header: TensorHeader) -> Iterator[memoryview]:
-        """Slices along an inner dimension: blocks of whole outer rows are copied into one reused buffer."""
-        numpy = _numpy()
-        outer = prod(header.shape[:dim])
-        row_bytes = header.size_bytes // outer
-        unit_bits = prod(header.shape[dim + 1 :]) * DTYPE_BITS[header.dtype]
-        spans = [(start * unit_bits // 8, stop * unit_bits // 8) for start, stop in pieces]
-        rows = max(1, WINDOW_BYTES // row_bytes)
-        buffer = numpy.empty((min(rows, outer), sum(last - first for first, last in spans)), dtype=numpy.uint8)
-        mapped = self._maps[file]
-        for row in range(0, outer, rows):
-            count = min(rows, outer - row)
-            begin = header.begin + row * row_bytes
-            source = numpy.frombuffer(mapped, numpy.uint8, count * row_bytes, begin).reshape(count, row_bytes)
-            at = 0
-            for first, last in spans:
-                numpy.copyto(buffer[:count, at : at + last - first], source[:, first:last])
-                at += last - first
-            del source
-            _let_go(mapped, begin, begin + count * row_bytes)
-            yield memoryview(buffer[:count].reshape(-1))
+    def headers(self) -> tuple[TensorHeader, ...]:
+        """Its tensors; BadInputError when its header lies."""
+        length = header_length(os.pread(self._descriptor, LENGTH_BYTES, 0), self.name, self.size_bytes)
+        return parse_header(self.name, self.size_bytes, _read(self._descriptor, length, LENGTH_BYTES))
 
+    def windows(self, begin: int, end: int) -> Iterator[tuple[int, memoryview]]:
+        """(offset, bytes) of a range in order, each good until the next; BadInputError when the file changes meanwhile."""
+        mapped = mmap.mmap(self._descriptor, self.size_bytes, prot=mmap.PROT_READ)
+        try:
+            mapped.madvise(mmap.MADV_SEQUENTIAL)
+            with memoryview(mapped) as view:
+                while begin < end:
+                    # Bytes beyond the end of a file that was cut short would end the process.
+                    self.require_unchanged()
+                    stop = min(begin - begin % WINDOW_BYTES + WINDOW_BYTES, end)
+                    with view[begin:stop] as window:
+                        yield begin, window
+                    first = begin - begin % mmap.PAGESIZE
+                    mapped.madvise(mmap.MADV_DONTNEED, first, stop - first)
+                    begin = stop
+        finally:
+            mapped.close()
 
-def _local_shape(header: TensorHeader, tensor: ShardTensor) -> tuple[int, ...] | None:
-    """The shape that the layout's part of such a tensor has; None when the tensor does not reach so far."""
-    shape = header.shape
-    if tensor.rows:
-        if not shape or not _inside(tensor.rows, shape[0]):
-            return None
-        shape = (sum(last - first for first, last in tensor.rows), *shape[1:])
-    if tensor.dim is None:
-        return shape
-    pieces = tensor.pieces or ((tensor.start, tensor.stop),)
-    if tensor.dim >= len(shape) or not _inside(pieces, header.shape[tensor.dim]):
-        return None
-    taken = sum(stop - start for start, stop in pieces) + _padding_rows(header, tensor)
-    return (*shape[: tensor.dim], taken, *shape[tensor.dim + 1 :])
+    def sha256(self) -> str:
+        """Of the whole file, read for itself."""
+        whole, at = hashlib.sha256(), 0
+        buffer = bytearray(HASH_BYTES)
+        with memoryview(buffer) as view, self._reading:
+            while not self._closed and (count := os.preadv(self._descriptor, [buffer], at)):
+                with view[:count] as read:
+                    whole.update(read)
+                at += count
+        return whole.hexdigest()
 
-
-def _inside(ranges: tuple[tuple[int, int], ...], size: int) -> bool:
-    return all(0 <= first <= last <= size for first, last in ranges)
+    def require_unchanged(self) -> None:
+        """BadInputError when it is not the file that was opened."""
+        if _identity(os.fstat(self._descriptor)) != self.identity:
+            raise BadInputError(
+                f"{self._path} changed while it was being read; nothing was made of it.",
+                remedy="Let its writer finish, then repeat.",
+            )
 
 
-def _padding_rows(header: TensorHeader, tensor: ShardTensor) -> int:
-    row_bits = prod(header.shape[1:]) * DTYPE_BITS[header.dtype]
-    return tensor.padding_bytes * 8 // row_bits if tensor.dim == 0 and row_bits else 0
+def _identity(found: os.stat_result) -> str:
+    return f"{found.st_size}:{found.st_mtime_ns}:{found.st_ino}"
 
 
-def _let_go(mapped: mmap.mmap, begin: int, end: int) -> None:
-    """Drop the pages from this process (they stay in the page cache), so that memory stays bounded by the window."""
-    first = begin - begin % mmap.PAGESIZE
-    mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
-
-
-def _numpy() -> ModuleType:
-    try:
-        import numpy
-    except ImportError as error:
-        raise DependencyError(
-            "slices of weights need numpy.", remedy="Install the extra: pip install 'dayzero[worker]'."
-        ) from error
-    return numpy
+def _read(descriptor: int, count: int, at: int) -> bytes:
+    parts = []
+    while count:
+        part = os.pread(descriptor, count, at)
+        if not part:
+            break
+        parts.append(part)
+        count, at = count - len(part), at + len(part)
+    return b"".join(parts)

@@ -1,19 +1,21 @@
 """WeightTransfer: the Transfer port on this host's disk."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
+from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.domain.release import Release
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.ports.hub import Hub, Progress
 
 
 class WeightTransfer:
-    """Fetches releases and writes their shards. Errors: see fetch_release and write_shards."""
+    """Fetches releases, writes their shards, checks them. Errors: see fetch_release, write_shards and verify_shards."""
 
     def __init__(self, rates: Path | None = None, bytes_per_s: float | None = None) -> None:
         """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed."""
@@ -36,9 +38,22 @@ class WeightTransfer:
         self._rates.learn(_origin(release), missing, time.monotonic() - started_s)
         return place
 
-    def shard(self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None) -> ShardManifest:
+    def shard(
+        self,
+        model_dir: Path,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None,
+        *,
+        integrity: Integrity = Integrity.SHA256,
+        stated: Mapping[str, str] | None = None,
+    ) -> ShardManifest:
         """The layout's rank files under `into`, with digests; written ones that match are kept."""
-        return write_shards(model_dir, layout, into, progress)
+        return write_shards(model_dir, layout, into, progress, integrity=integrity, stated=stated)
+
+    def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:
+        """The manifest of shards whose bytes have its digests."""
+        return verify_shards(shards_dir, progress)
 
 
 def _origin(release: Release) -> str:

@@ -96,10 +96,10 @@ def _facts(entry: CompatibilityEntry, spec: ModelSpec | None, release: Release) 
 
 def _shards(manifest: ShardManifest) -> str:
     rows = [
-        (str(file.rank), file.path, f"{file.size_bytes:,}", file.sha256 or "not written", str(file.tensor_count))
+        (str(file.rank), file.path, f"{file.size_bytes:,}", file.digest or "not written", str(file.tensor_count))
         for file in manifest.files
     ]
-    return markdown_table(("rank", "file", "bytes", "sha256", "tensors"), rows)
+    return markdown_table(("rank", "file", "bytes", "digest", "tensors"), rows)
 
 
 def _checks(entry: CompatibilityEntry) -> list[tuple[str, ...]]:

@@ -107,7 +107,7 @@ def _incomparable(plan: PlanReport, manifest: ShardManifest, planned: dict[int, 
     """Why the bytes cannot be compared, or None when they can."""
     if plan.plan is None:
         return Verdict.NOT_RUN, "no plan fits, so there are no planned bytes"
-    if not manifest.files or any(file.sha256 is None for file in manifest.files):
+    if not manifest.files or any(file.digest is None for file in manifest.files):
         return Verdict.NOT_RUN, "the shards have not been written"
     if plan.plan.degrees != manifest.degrees:
         return Verdict.ERROR, f"the plan is {plan.plan.degrees}, the shards are of {manifest.degrees}"

@@ -1,0 +1,343 @@
+"""The sink: windows of source files go in, every rank's slices come out; nothing has its final name before it is committed."""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+from dayzero.adapters.transfer.digests import TensorDigests
+from dayzero.adapters.transfer.journal import Head, Journal, Line, Said
+from dayzero.adapters.transfer.journal import Progress as Reached
+from dayzero.adapters.transfer.keeping import Kept, kept_shards
+from dayzero.adapters.transfer.output import INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
+from dayzero.adapters.transfer.rows import Rows
+from dayzero.codec import dump
+from dayzero.domain.shards import ShardManifest, ShardSource
+from dayzero.domain.tensors import TensorHeader
+from dayzero.errors import IntegrityError
+from dayzero.ports.hub import Progress
+from dayzero.stages.layout.ranks import fold, shard_header
+from dayzero.stages.transfer.digests import file_digest
+from dayzero.stages.transfer.routing import Route, Routes, routes_of, tensors_by_source
+
+CHECKPOINT_BYTES = 256 * 1024 * 1024
+"""How many bytes are written between two moments at which they are made durable: what a power cut may cost."""
+
+
+@dataclass(slots=True)
+class _Passing:
+    """A source file on its way."""
+
+    routes: Routes
+    size_bytes: int
+    at: int
+    finished: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+class Sink:
+    """Writes the slices of every rank of a layout as the bytes of its source files pass.
+
+    For each of `missing()`: `open` it, `write` its windows in order from where `open` says, `close` it with what became of its
+    hash; then `commit`. Several source files may pass at the same time, each from a thread of its own. A sink that is left
+    without a commit leaves a journal, and the next one over the same layout goes on from there.
+    """
+
+    def __init__(
+        self, layout: ShardManifest, folder: OutputFolder, kept: Kept, progress: Progress | None, checkpoint_bytes: int
+    ) -> None:
+        self._layout, self._folder, self._kept = layout, folder, kept
+        self._targets = kept.missing
+        self._headers = {
+            target: shard_header(layout.files[target].tensors, layout.files[target].rank, layout.degrees)
+            for target in self._targets
+        }
+        self._slices = tensors_by_source(layout, self._targets)
+        self._digests = {target: TensorDigests(layout.files[target].tensors) for target in self._targets}
+        self._journal = Journal(folder, Head(kept.layout_digest, self._targets))
+        self._descriptors: dict[int, int] = {}
+        self._passing: dict[str, _Passing] = {}
+        self._reached: dict[str, Reached] = {}
+        self._sizes: dict[str, int] = {source.path: source.size_bytes for source in kept.sources}
+        self._rows = threading.local()
+        self._lock = threading.Lock()
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="dayzero-flush")
+        self._flushing: Future[None] | None = None
+        self._unflushed, self._checkpoint_bytes = 0, checkpoint_bytes
+        self._counter = Counter(progress, sum(file.size_bytes for file in layout.files))
+
+    @classmethod
+    @contextmanager
+    def over(
+        cls,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None = None,
+        *,
+        required: Mapping[str, str | None] | None = None,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+    ) -> Iterator[Self]:
+        """A sink into a folder; what an earlier one committed or left is found again.
+
+        `required`: the sha256 that a source must have for its shards to be kept (None: any that was computed); none by default.
+        BadInputError: names that climb, links in the folder. DependencyError: too little space, or not writable.
+        UnavailableError: another process writes there.
+        """
+        require_plain_names(file.path for file in layout.files)
+        with OutputFolder.held(into) as folder:
+            sink = cls(layout, folder, kept_shards(folder, layout, required or {}), progress, checkpoint_bytes)
+            try:
+                sink._prepare()
+                yield sink
+            finally:
+                sink._leave()
+
+    def missing(self) -> tuple[str, ...]:
+        """The source files that have still to pass, sorted."""
+        return tuple(file for file in self._slices if not (file in self._reached and self._reached[file].done))
+
+    def passed(self) -> tuple[str, ...]:
+        """The source files that passed whole in an earlier run."""
+        return tuple(file for file in self._slices if file in self._reached and self._reached[file].done)
+
+    def recheck(self, source: str, identity: str) -> None:
+        """A source that passed in an earlier run is missing again when it is another file now."""
+        self._reached[source].done = self._reached[source].identity == identity
+
+    def open(self, source: str, size_bytes: int, identity: str, headers: Iterable[TensorHeader], *, resume: bool = True) -> int:
+        """The offset from which the bytes of a source are wanted: 0, or further when an earlier run brought some of it.
+
+        BadInputError: the file is not what the layout was made from.
+        """
+        routes = routes_of(self._layout, self._slices[source], headers)
+        known = self._reached.get(source)
+        if known is None or known.identity != identity or not resume:
+            known = Reached(identity)
+            self._journal_lines([Line(Said.BEGAN, source, identity)])
+        for (target, place), digest in known.tensors.items():
+            self._digests[target].done[place] = digest
+        self._reached[source] = known
+        self._passing[source] = _Passing(routes, size_bytes, known.to)
+        self._sizes[source] = size_bytes
+        self._counter.add(_bytes_before(routes, known.to))
+        return known.to
+
+    def wanted(self, source: str) -> tuple[tuple[int, int], ...]:
+        """The ranges of an open source that some rank takes bytes of."""
+        return self._passing[source].routes.wanted()
+
+    def write(self, source: str, offset: int, window: memoryview) -> None:
+        """Bring the bytes of a source from `offset` to the ranks that take them. DependencyError: the disk fails."""
+        passing = self._passing[source]
+        written = 0
+        try:
+            for route in passing.routes.over(offset, offset + len(window)):
+                written += self._bring(passing, route, offset, window)
+        except OSError as error:
+            raise self._folder.failed("the shards", len(window), error) from error
+        passing.at = offset + len(window)
+        self._counter.add(written)
+        with self._lock:
+            self._unflushed += written
+            if self._unflushed >= self._checkpoint_bytes:
+                self._checkpoint()
+
+    def close(self, source: str, sha256: str | None, stated: str | None = None) -> None:
+        """The source has passed whole. IntegrityError when its hash is not the stated one: its bytes then count for nothing."""
+        if sha256 is not None and stated is not None and sha256 != stated:
+            self._journal_lines([Line(Said.REJECTED, source)])
+            raise IntegrityError(
+                f"{source} has the sha256 {sha256}, its release states {stated}; its slices stay in {INCOMPLETE} files under "
+                f"{self._folder.path}, and no shard was made of them.",
+                remedy="Fetch the file again, then repeat: only this file passes again.",
+            )
+        reached, passing = self._reached[source], self._passing[source]
+        reached.sha256, reached.verified, passing.at = sha256, sha256 is not None and stated is not None, passing.size_bytes
+        with self._lock:
+            self._checkpoint((source,))
+
+    def commit(self) -> ShardManifest:
+        """Give every rank file its name and write the manifest; all sources have passed."""
+        assert not self.missing(), "a source has not passed"
+        self._settle()
+        files = list(self._kept.files)
+        for target in self._targets:
+            tensor_digests = self._digests[target].all(self._descriptors[target])
+            digest = file_digest(self._headers[target], tensor_digests)
+            files[target] = replace(self._layout.files[target], digest=digest, tensor_digests=tensor_digests)
+        sources = {source.path: source for source in self._kept.sources}
+        for path, reached in self._reached.items():
+            sources[path] = ShardSource(path, self._sizes[path], reached.sha256, reached.verified)
+        ordered = tuple(sources[path] for path in sorted(sources))
+        manifest = replace(self._layout, files=tuple(files), sources=ordered, layout_digest=self._kept.layout_digest)
+        self._publish(manifest)
+        self._counter.finish()
+        return manifest
+
+    def _publish(self, manifest: ShardManifest) -> None:
+        try:
+            for descriptor in self._descriptors.values():
+                os.fsync(descriptor)
+            if self._targets and self._kept.manifest is not None and self._kept.manifest.files != manifest.files:
+                self._folder.remove(MANIFEST)
+                self._folder.sync()
+            for target in self._targets:
+                path = self._layout.files[target].path
+                if self._folder.size(path + INCOMPLETE) is not None:
+                    self._folder.rename(path + INCOMPLETE, path)
+            self._folder.sync()
+            if self._targets or self._kept.manifest != manifest:
+                self._folder.put(MANIFEST, dump(fold(manifest)))
+            self._journal.remove()
+        except OSError as error:
+            raise self._folder.failed("the shards", 0, error) from error
+
+    def _prepare(self) -> None:
+        """Open the targets: those of an earlier run with what its journal says, or new ones with their space reserved."""
+        kept = set(range(len(self._layout.files))) - set(self._targets)
+        self._counter.add(sum(self._layout.files[target].size_bytes for target in kept))
+        left = self._journal.left()
+        if left is not None and self._reopened(left):
+            self._reached = left
+            for file, reached in left.items():
+                if reached.done and file in self._slices:
+                    self._sizes[file] = reached.to
+        else:
+            self._begin()
+        for reached in self._reached.values():
+            if reached.done:
+                for (target, place), digest in reached.tensors.items():
+                    self._digests[target].done[place] = digest
+
+    def _begin(self) -> None:
+        sizes = {
+            self._layout.files[target].path + INCOMPLETE: self._layout.files[target].size_bytes for target in self._targets
+        }
+        self._close_targets()
+        opened = self._folder.reserve(sizes, f"sharding for {self._layout.degrees}")
+        for target in self._targets:
+            self._descriptors[target] = opened[self._layout.files[target].path + INCOMPLETE]
+            os.pwrite(self._descriptors[target], self._headers[target], 0)
+        if self._targets:
+            self._journal.begin()
+
+    def _reopened(self, left: Mapping[str, Reached]) -> bool:
+        """Whether all targets are there; a target may have its final name already when all sources had passed."""
+        whole = all(file in left and left[file].done for file in self._slices)
+        for target in self._targets:
+            file = self._layout.files[target]
+            names = (file.path + INCOMPLETE, file.path) if whole else (file.path + INCOMPLETE,)
+            name = next((name for name in names if self._folder.size(name) == file.size_bytes), None)
+            if name is None:
+                return False
+            self._descriptors[target] = self._folder.open(name, os.O_RDWR)
+        return True
+
+    def _bring(self, passing: _Passing, route: Route, offset: int, window: memoryview) -> int:
+        begin, end = max(offset, route.begin), min(offset + len(window), route.end)
+        if route.contiguous:
+            with window[begin - offset : end - offset] as piece:
+                self._put(passing, route, route.offset + begin - route.begin, piece)
+            return end - begin
+        written = 0
+        rows = self._rows_of_thread()
+        with window[begin - offset : end - offset] as part:
+            for at, piece in rows.pieces(route, begin - route.begin, part):
+                self._put(passing, route, route.offset + at, piece)
+                written += len(piece)
+        return written
+
+    def _rows_of_thread(self) -> Rows:
+        if not hasattr(self._rows, "rows"):
+            self._rows.rows = Rows()
+        rows: Rows = self._rows.rows
+        return rows
+
+    def _put(self, passing: _Passing, route: Route, at: int, piece: memoryview) -> None:
+        descriptor, digests, done = self._descriptors[route.target], self._digests[route.target], 0
+        while done < len(piece):
+            count = os.pwrite(descriptor, piece[done:], at + done)
+            done += count
+        if digests.update(route.tensor, at, piece):
+            passing.finished.append((route.target, route.tensor, digests.done[route.tensor]))
+
+    def _checkpoint(self, done: tuple[str, ...] = ()) -> None:
+        """Make what is written durable beside the writing, then say so in the journal; waits while the last one goes on."""
+        self._wait()
+        lines = []
+        for source, passing in list(self._passing.items()):
+            finished, passing.finished = passing.finished, []
+            self._reached[source].to = passing.at
+            self._reached[source].tensors.update(((target, place), digest) for target, place, digest in finished)
+            if source in done:
+                reached = self._reached[source]
+                reached.done = True
+                del self._passing[source]
+                lines.append(Line(Said.DONE, source, "", passing.at, reached.sha256, reached.verified, tuple(finished)))
+            else:
+                lines.append(Line(Said.PASSED, source, "", passing.at, None, False, tuple(finished)))
+        self._unflushed = 0
+        self._flushing = self._flusher.submit(self._flush, lines)
+
+    def _flush(self, lines: list[Line]) -> None:
+        try:
+            for descriptor in self._descriptors.values():
+                os.fdatasync(descriptor)
+        except OSError as error:
+            raise self._folder.failed("the shards", 0, error) from error
+        self._journal.add(lines)
+
+    def _wait(self) -> None:
+        if self._flushing is not None:
+            flushing, self._flushing = self._flushing, None
+            flushing.result()
+
+    def _settle(self) -> None:
+        with self._lock:
+            self._wait()
+
+    def _journal_lines(self, lines: list[Line]) -> None:
+        with self._lock:
+            self._wait()
+            self._journal.add(lines)
+
+    def _close_targets(self) -> None:
+        for descriptor in self._descriptors.values():
+            os.close(descriptor)
+        self._descriptors.clear()
+
+    def _leave(self) -> None:
+        self._flusher.shutdown(wait=True)
+        self._journal.close()
+        self._close_targets()
+
+
+class Counter:
+    """Tells progress, never going back."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more bytes are there."""
+        with self._lock:
+            self._done = min(self._done + count, self._total)
+            if self._progress is not None and count:
+                self._progress(self._done, self._total)
+
+    def finish(self) -> None:
+        """All of them are."""
+        self.add(self._total - self._done)
+
+
+def _bytes_before(routes: Routes, to: int) -> int:
+    """Bytes of rank files that the source's first `to` bytes make."""
+    return sum(
+        max(0, min(to, route.end) - route.begin) * route.taken_bytes // route.row_bytes
+        for route in routes.routes
+        if route.begin < to
+    )

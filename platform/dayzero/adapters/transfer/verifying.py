@@ -1,0 +1,68 @@
+"""Verifying: the bytes of written shards against the digests that their manifest records."""
+
+import os
+from pathlib import Path
+
+from dayzero.adapters.transfer.digests import written_digests
+from dayzero.adapters.transfer.keeping import parse_manifest
+from dayzero.adapters.transfer.output import MANIFEST
+from dayzero.domain.shards import ShardFile, ShardManifest
+from dayzero.errors import BadInputError, IntegrityError
+from dayzero.ports.hub import Progress
+from dayzero.stages.layout.ranks import shard_header
+from dayzero.stages.transfer.digests import file_digest
+
+_NAMED = 5
+
+
+def read_manifest(folder: Path) -> ShardManifest | None:
+    """The manifest of a folder of shards, or None when its writing never ended; BadInputError when it is malformed."""
+    path = folder / MANIFEST
+    return parse_manifest(path.read_bytes()) if path.is_file() else None
+
+
+def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManifest:
+    """Read every rank file and compare each tensor's digest with the manifest's, and header and size with the layout's.
+
+    BadInputError: the folder has no manifest (its writing never ended). IntegrityError names the files and tensors that differ.
+    """
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise BadInputError(f"{folder} has no {MANIFEST}: no shards were ever completed there.", remedy="Write them first.")
+    total, done = sum(file.size_bytes for file in manifest.files), 0
+    damaged: list[str] = []
+    for file in manifest.files:
+        damaged += _damage(folder, manifest, file)
+        done += file.size_bytes
+        if progress is not None:
+            progress(done, total)
+    if damaged:
+        more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+        raise IntegrityError(
+            f"shards of {manifest.content_id[:12]} for {manifest.degrees} in {folder} differ from their manifest: "
+            f"{'; '.join(damaged[:_NAMED])}{more}.",
+            remedy="Write the shards again: what is whole is kept, what is damaged is set aside.",
+        )
+    return manifest
+
+
+def _damage(folder: Path, manifest: ShardManifest, file: ShardFile) -> list[str]:
+    try:
+        descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return [f"{file.path} ({error.strerror})"]
+    try:
+        header = shard_header(file.tensors, file.rank, manifest.degrees)
+        found = written_digests(descriptor, file, header)
+    finally:
+        os.close(descriptor)
+    if found is None:
+        return [f"{file.path} (its size or header)"]
+    differ = [
+        f"{file.path} (tensor {tensor.name})"
+        for tensor, one, recorded in zip(file.tensors, found, file.tensor_digests, strict=True)
+        if one != recorded
+    ]
+    if not differ and file_digest(header, found) != file.digest:
+        return [f"{file.path} (its digest)"]
+    return differ
