@@ -15,11 +15,16 @@ Numbers = Mapping[str, int | float | str | None]
 """The figures that stand behind a reason, by name (units in the names)."""
 
 
+_ATOMS = (str, int, type(None), bool)
+
+
 def plain(value: object) -> Json:
     """Turn a noun (dataclass, enum, mapping, sequence, date) into plain JSON values.
 
     Raises TypeError for what has no JSON form and ValueError for NaN and infinities, which JSON cannot carry.
     """
+    if type(value) in _ATOMS:
+        return value  # type: ignore[return-value]
     if isinstance(value, Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | int | str):
@@ -35,7 +40,7 @@ def plain(value: object) -> Json:
     if isinstance(value, Mapping):
         return {str(plain(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [item if type(item) in _ATOMS else plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
     raise TypeError(f"{type(value).__name__} has no JSON form")

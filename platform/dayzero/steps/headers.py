@@ -24,7 +24,7 @@ def checkpoint_index(hub: Hub, release: Release) -> CheckpointIndex:
     headers: Mapping[str, tuple[TensorHeader, ...]] = {
         file.path: read_header(hub, release, file) for file in needed_weights(release.files, mapped)
     }
-    found = index_of(headers, document)
+    found = index_of(headers, mapped)
     return replace(found, findings=(*found.findings, *unread_weights(release.files, mapped)))
 
 

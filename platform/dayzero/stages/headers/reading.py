@@ -59,8 +59,9 @@ def parse_header(file: str, file_size_bytes: int, header: bytes) -> tuple[Tensor
     return tuple(sorted(tensors, key=lambda tensor: tensor.name))
 
 
-def index_of(headers: Mapping[str, tuple[TensorHeader, ...]], weight_map: bytes | None) -> CheckpointIndex:
-    """One index over all files' headers, checked against the bytes of model.safetensors.index.json (None: there is none).
+def index_of(headers: Mapping[str, tuple[TensorHeader, ...]], weight_map: bytes | Mapping[str, str] | None) -> CheckpointIndex:
+    """One index over all files' headers, checked against model.safetensors.index.json (its bytes or what parse_weight_map
+    found in them; None: there is none).
 
     Findings of severity error: `index.file_missing`, `index.tensor_missing`, `index.tensor_unindexed`, `index.wrong_file`,
     `index.tensor_twice`. BadInputError when the index itself is malformed.
@@ -74,7 +75,8 @@ def index_of(headers: Mapping[str, tuple[TensorHeader, ...]], weight_map: bytes 
             found.setdefault(tensor.name, tensor)
     findings = _listed("index.tensor_twice", twice, "tensors are in several files")
     if weight_map is not None:
-        findings += _against(parse_weight_map(weight_map), headers, found)
+        mapped = parse_weight_map(weight_map) if isinstance(weight_map, bytes) else weight_map
+        findings += _against(mapped, headers, found)
     return CheckpointIndex(tuple(found[name] for name in sorted(found)), tuple(findings))
 
 

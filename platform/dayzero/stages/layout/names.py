@@ -68,10 +68,12 @@ _FUSED = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 17)
 def place_of(name: str, layers: int | None) -> TensorPlace:
     """The place of a tensor; `layers` is how many the language model has, so that deeper ones are draft layers.
 
-    LayerNorm.gamma and .beta, as TensorFlow names them, are weight and bias.
+    LayerNorm.gamma and .beta, as TensorFlow names them, are weight and bias. A plan asks for each of a hundred thousand names
+    half a dozen times, so that as many are remembered.
     """
     matched = _LAYER.search(name)
     if matched is None:
