@@ -41,6 +41,7 @@ from .recorded import BridgedHere as BridgedHere
 from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
+from .resharding import reshard as reshard
 from .told import tell as tell
 from .told import tell_manifest as tell_manifest
 from .warming import warm_tracer as warm_tracer

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 COMMANDS: Mapping[str, str] = {
     "inspect": "models:inspect", "ops": "ops:ops", "bridge": "bridge:bridge", "plan": "plan:plan", "fetch": "models:fetch",
     "convert": "convert:convert", "export": "convert:export",
+    "reshard": "reshard:reshard",
     "verify": "models:verify", "adapt": "models:adapt", "announce": "models:announce", "doctor": "health:doctor",
     "status": "health:status", "bundle": "bundle:bundle", "demo": "demo:demo", "up": "up:up", "watch": "watch:app",
     "run": "run:app", "compat": "compat:app", "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",

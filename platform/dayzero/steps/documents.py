@@ -48,6 +48,11 @@ def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
     }
 
 
+def reshard_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
+    """What `dayzero reshard --json` prints."""
+    return {**fetch_document(manifest, out), "schema": "dayzero.reshard/1"}
+
+
 def convert_document(plan: ConversionPlan, out: Path) -> dict[str, Json]:
     """What `dayzero convert --json` prints."""
     files: Json = [{"path": file, "tensors": sum(len(one.outputs) for one in each)} for file, each in plan.files]

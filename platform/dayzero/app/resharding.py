@@ -1,0 +1,51 @@
+"""Shards for another plan, made from those that are there."""
+
+from pathlib import Path
+
+from dayzero.adapters.transfer.resharding import reshard as write_reshaped
+from dayzero.adapters.transfer.verifying import read_manifest
+from dayzero.domain.planning import Degrees
+from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.errors import BadInputError
+from dayzero.ports.hub import Progress
+from dayzero.stages.configuration.quantization import SIDE_FILE
+from dayzero.stages.layout.laying import lay_out
+from dayzero.stages.layout.replanning import index_of_shards
+from dayzero.stages.structure.reading import read_spec
+
+_CONFIG = "config.json"
+
+
+def reshard(
+    shards: Path,
+    config: Path,
+    degrees: Degrees,
+    out: Path,
+    progress: Progress | None,
+    *,
+    redundant_experts: int = 0,
+    integrity: Integrity = Integrity.SHA256,
+) -> ShardManifest:
+    """The shards of `shards` as those of other degrees under `out`; `config` is the model's configuration or its folder.
+
+    BadInputError: no shards or configuration there, or degrees that the structure does not allow. More: see the adapter.
+    """
+    manifest = read_manifest(shards)
+    if manifest is None:
+        raise BadInputError(
+            f"{shards} has no manifest: no shards were ever completed there.", remedy="Name a folder of shards."
+        )
+    index = index_of_shards(manifest)
+    path = config / _CONFIG if config.is_dir() else config
+    spec = read_spec(_read(path), index, side=_read(beside) if (beside := path.with_name(SIDE_FILE)).is_file() else None)
+    layout = lay_out(manifest.content_id, spec, index, degrees, redundant_experts)
+    return write_reshaped(shards, layout, out, progress, integrity=integrity)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInputError(
+            f"{path} cannot be read: {error.strerror}.", remedy="Name the model's config.json, or its folder, with --config."
+        ) from error
