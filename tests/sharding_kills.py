@@ -37,7 +37,9 @@ class KillFigures:
         return asdict(self)
 
 
-def killed_again_and_again(folder: Path, config: Config, files: int, kills: int, checkpoint_bytes: int, seed: int) -> KillFigures:
+def killed_again_and_again(
+    folder: Path, config: Config, files: int, kills: int, checkpoint_bytes: int, seed: int
+) -> KillFigures:
     """Shard to tp 4, killed so many times at random moments; each time it ends all is compared and it begins anew."""
     written = write_checkpoint(folder / "model", config, files)
     layout = written.layout(Degrees(tp=4))

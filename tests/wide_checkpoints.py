@@ -64,7 +64,9 @@ def write_checkpoint(folder: Path, config: Config, files: int, seed: int = 7) ->
         parts[min(files - 1, int(at / share))].append((name, shape))
         at += 2 * prod(shape)
     headers = {
-        (file := f"model-{number + 1:05d}-of-{files:05d}.safetensors"): _write(folder / file, part, random.Random(seed + number))
+        (file := f"model-{number + 1:05d}-of-{files:05d}.safetensors"): _write(
+            folder / file, part, random.Random(seed + number)
+        )
         for number, part in enumerate(parts)
     }
     return Written(folder, config, index_of(headers, None), tuple(sorted(headers)))

@@ -40,8 +40,9 @@ class ShardTensor:
 class ShardFile:
     """One file of one rank; a folded one has no `tensors`, and `tensor_count` says how many the file holds.
 
-    `tensor_digests`: the xxh3_128 of each tensor's bytes in the file, in their order. `digest`: the sha256 over the file's
-    header and those digests (16 bytes each); None in a layout that has not been written yet.
+    `tensor_digests`: the xxh3_128 of each tensor's bytes in the file, in their order; they are kept beside the file, a folded
+    one has none. `digest`: the sha256 over the file's header and those digests (16 bytes each); None in a layout that has not
+    been written yet.
     """
 
     rank: int

@@ -2,17 +2,17 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from dayzero.adapters.transfer.digests import written_digests
-from dayzero.adapters.transfer.output import MANIFEST, OutputFolder
+from dayzero.adapters.transfer.output import DIGESTS, MANIFEST, OutputFolder
 from dayzero.codec import load
 from dayzero.domain.canonical import digest
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.ranks import shard_header, unfold
-from dayzero.stages.transfer.digests import file_digest
+from dayzero.stages.transfer.digests import file_digest, parse_digest_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,26 @@ def read_manifest_of(folder: OutputFolder) -> ShardManifest | None:
     """The manifest of the folder; None when there is none that can be read (its shards are then written again)."""
     content = folder.read(MANIFEST)
     try:
-        return parse_manifest(content) if content is not None else None
+        return parse_manifest(content, folder.read) if content is not None else None
     except BadInputError:
         return None
 
 
-def parse_manifest(content: bytes) -> ShardManifest:
-    """The manifest from its JSON; BadInputError when it is malformed."""
-    return unfold(load(ShardManifest, content))
+def parse_manifest(content: bytes, read: Callable[[str], bytes | None]) -> ShardManifest:
+    """The manifest from its JSON, with the tensors' digests from the files beside the shards, which `read` gives by name.
+
+    BadInputError when it is malformed. A shard whose digests are not there, or are of other tensors, has none.
+    """
+    manifest = unfold(load(ShardManifest, content))
+    return replace(manifest, files=tuple(_with_digests(file, read(file.path + DIGESTS)) for file in manifest.files))
+
+
+def _with_digests(file: ShardFile, lines: bytes | None) -> ShardFile:
+    try:
+        digests = parse_digest_lines(lines, file.tensors) if lines is not None else ()
+    except BadInputError:
+        digests = ()
+    return replace(file, tensor_digests=digests)
 
 
 def digest_of_layout(layout: ShardManifest) -> str:

@@ -16,6 +16,8 @@ JOURNAL = ".journal"
 LOCK = ".lock"
 INCOMPLETE = ".incomplete"
 QUARANTINED = ".quarantined"
+DIGESTS = ".xxh3"
+"""Beside each rank file: the xxh3_128 and the name of every tensor, one a line."""
 WRITE_BYTES = 16 * 1024 * 1024
 
 
@@ -27,7 +29,7 @@ def require_plain_names(paths: Iterable[str]) -> None:
             raise BadInputError(f"the layout names a shard {path!r}; a shard is a plain file name.")
         if path in seen:
             raise BadInputError(f"the layout names the shard {path!r} twice.")
-        if path in (MANIFEST, JOURNAL, LOCK) or path.endswith((INCOMPLETE, QUARANTINED)):
+        if path in (MANIFEST, JOURNAL, LOCK) or path.endswith((INCOMPLETE, QUARANTINED, DIGESTS)):
             raise BadInputError(f"the layout names a shard {path!r}, a name that the folder of shards needs itself.")
         seen.add(path)
 
@@ -41,7 +43,8 @@ class OutputFolder:
     def open(self, name: str, flags: int) -> int:
         """A descriptor of a regular file that has no other name; BadInputError for links and other things of that name."""
         try:
-            descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=self._folder)
+            # Cut to nothing only once it is known to be a file of our own.
+            descriptor = os.open(name, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=self._folder)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -52,6 +55,8 @@ class OutputFolder:
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             os.close(descriptor)
             raise self._strange(name, "no regular file" if found.st_nlink == 1 else f"one of {found.st_nlink} names of a file")
+        if flags & os.O_TRUNC:
+            os.ftruncate(descriptor, 0)
         return descriptor
 
     def size(self, name: str) -> int | None:

@@ -13,7 +13,7 @@ from dayzero.adapters.transfer.digests import TensorDigests
 from dayzero.adapters.transfer.journal import Head, Journal, Line, Said
 from dayzero.adapters.transfer.journal import Progress as Reached
 from dayzero.adapters.transfer.keeping import Kept, kept_shards
-from dayzero.adapters.transfer.output import INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
+from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
 from dayzero.domain.shards import ShardManifest, ShardSource
@@ -21,7 +21,7 @@ from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import IntegrityError
 from dayzero.ports.hub import Progress
 from dayzero.stages.layout.ranks import fold, shard_header
-from dayzero.stages.transfer.digests import file_digest
+from dayzero.stages.transfer.digests import digest_lines, file_digest
 from dayzero.stages.transfer.routing import Route, Routes, routes_of, tensors_by_source
 
 CHECKPOINT_BYTES = 256 * 1024 * 1024
@@ -188,6 +188,8 @@ class Sink:
                 path = self._layout.files[target].path
                 if self._folder.size(path + INCOMPLETE) is not None:
                     self._folder.rename(path + INCOMPLETE, path)
+                file = manifest.files[target]
+                self._folder.put(path + DIGESTS, digest_lines(file.tensors, file.tensor_digests))
             self._folder.sync()
             if self._targets or self._kept.manifest != manifest:
                 self._folder.put(MANIFEST, dump(fold(manifest)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dayzero.adapters.transfer.digests import written_digests
 from dayzero.adapters.transfer.keeping import parse_manifest
-from dayzero.adapters.transfer.output import MANIFEST
+from dayzero.adapters.transfer.output import DIGESTS, MANIFEST, require_plain_names
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.errors import BadInputError, IntegrityError
 from dayzero.ports.hub import Progress
@@ -17,8 +17,8 @@ _NAMED = 5
 
 def read_manifest(folder: Path) -> ShardManifest | None:
     """The manifest of a folder of shards, or None when its writing never ended; BadInputError when it is malformed."""
-    path = folder / MANIFEST
-    return parse_manifest(path.read_bytes()) if path.is_file() else None
+    content = _content(folder, MANIFEST)
+    return parse_manifest(content, lambda name: _content(folder, name)) if content is not None else None
 
 
 def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManifest:
@@ -46,6 +46,12 @@ def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManife
     return manifest
 
 
+def _content(folder: Path, name: str) -> bytes | None:
+    require_plain_names([name.removesuffix(DIGESTS)] if name != MANIFEST else [])
+    path = folder / name
+    return path.read_bytes() if path.is_file() else None
+
+
 def _damage(folder: Path, manifest: ShardManifest, file: ShardFile) -> list[str]:
     try:
         descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -58,6 +64,8 @@ def _damage(folder: Path, manifest: ShardManifest, file: ShardFile) -> list[str]
         os.close(descriptor)
     if found is None:
         return [f"{file.path} (its size or header)"]
+    if len(found) != len(file.tensor_digests):
+        return [f"{file.path} (its digests in {file.path + DIGESTS})"]
     differ = [
         f"{file.path} (tensor {tensor.name})"
         for tensor, one, recorded in zip(file.tensors, found, file.tensor_digests, strict=True)

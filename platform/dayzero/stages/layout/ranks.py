@@ -27,7 +27,7 @@ def fold(manifest: ShardManifest) -> ShardManifest:
     """The manifest as it is kept: one row a tensor, whatever the number of ranks. Without rules, the manifest as it is."""
     if manifest.rules is None:
         return manifest
-    return replace(manifest, files=tuple(replace(file, tensors=()) for file in manifest.files))
+    return replace(manifest, files=tuple(replace(file, tensors=(), tensor_digests=()) for file in manifest.files))
 
 
 def unfold(manifest: ShardManifest, ranks: Iterable[int] | None = None) -> ShardManifest:

@@ -1,7 +1,13 @@
 """The digest of a rank file: over its header and its tensors' digests, so that each tensor can be checked for itself."""
 
 import hashlib
+import json
 from collections.abc import Iterable
+
+from dayzero.domain.shards import ShardTensor
+from dayzero.errors import BadInputError
+
+_HEX = 32
 
 
 def file_digest(header: bytes, tensor_digests: Iterable[str]) -> str:
@@ -11,3 +17,21 @@ def file_digest(header: bytes, tensor_digests: Iterable[str]) -> str:
     for one in tensor_digests:
         whole.update(bytes.fromhex(one))
     return whole.hexdigest()
+
+
+def digest_lines(tensors: Iterable[ShardTensor], tensor_digests: Iterable[str]) -> bytes:
+    """The digests of a file's tensors as text: digest, two spaces, the tensor's name as JSON; in the order of the file."""
+    pairs = zip(tensors, tensor_digests, strict=True)
+    return "".join(f"{one}  {json.dumps(tensor.name)}\n" for tensor, one in pairs).encode()
+
+
+def parse_digest_lines(content: bytes, tensors: tuple[ShardTensor, ...]) -> tuple[str, ...]:
+    """The digests from such text; BadInputError when it is not of these tensors."""
+    digests = tuple(line[:_HEX].decode("ascii", "replace") for line in content.splitlines())
+    if len(digests) != len(tensors) or digest_lines(tensors, digests) != content or not all(map(_is_hex, digests)):
+        raise BadInputError("the recorded digests are not those of the file's tensors.", remedy="Write the shards again.")
+    return digests
+
+
+def _is_hex(text: str) -> bool:
+    return len(text) == _HEX and not set(text) - set("0123456789abcdef")
