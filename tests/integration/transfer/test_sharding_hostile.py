@@ -1,4 +1,4 @@
-"""Sharding when the world is against it: wrong hashes, changing files, links, names, full and read-only disks, torn journals."""
+"""Sharding when the world is against it: wrong hashes, changing files, links, names, full disks, torn journals."""
 
 import errno
 import hashlib
@@ -187,7 +187,7 @@ def test_a_disk_that_fails_meanwhile_loses_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(sink.os, "fdatasync", broken)
-        with pytest.raises(DependencyError, match="cannot be written under .*: Input/output error"):
+        with pytest.raises(DependencyError, match=r"cannot be written under .*: Input/output error"):
             write_shards(written.folder, layout, tmp_path / "out", None)
     assert visible(tmp_path / "out") == []
     write_shards(written.folder, layout, tmp_path / "out", None)
@@ -196,7 +196,7 @@ def test_a_disk_that_fails_meanwhile_loses_nothing(
 
 def test_a_folder_that_cannot_be_written(written: Written, layout: ShardManifest, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(DependencyError, match="cannot be written: (Not a directory|File exists)"):
+    with pytest.raises(DependencyError, match=r"cannot be written: (Not a directory|File exists)"):
         write_shards(written.folder, layout, tmp_path / "file", None)
     if os.geteuid():
         (tmp_path / "closed").mkdir(mode=0o500)
