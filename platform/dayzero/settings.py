@@ -25,6 +25,10 @@ class Settings(BaseSettings):
     hf_token: SecretStr | None = Field(None, description="Token for gated and private repositories.")
     hub_timeout_s: float = Field(30.0, description="Time after which a hub that does not answer counts as down.", gt=0)
     hub_retries: int = Field(4, description="Times that a retryable hub error is tried again.", ge=0, le=20)
+    site_url: str | None = Field(
+        None,
+        description="A `dayzero hub serve --shards` of this site whose manifests vouch for slices; it is trusted.",
+    )
     hub_connections: int = Field(8, description="Connections to a hub at once.", ge=1, le=64)
     hub_bytes_per_s: float | None = Field(
         None, description="Bytes a second that a transfer may take over all its connections; unset: as many as come.", gt=0

@@ -6,6 +6,7 @@ from importlib.resources import files
 
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.host.memory import memory_limit_bytes
+from dayzero.adapters.hubs.site import shard_record
 from dayzero.adapters.images.builder import DockerImageBuilder
 from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
@@ -41,7 +42,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         hub_of=lambda release: hub_of(release, settings),
         tracer=tracer or SubprocessTracer(),
         runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
-        transfer=WeightTransfer(settings.data_dir.resolve() / "rates.json", settings.hub_bytes_per_s),
+        transfer=WeightTransfer(settings.data_dir.resolve() / "rates.json", settings.hub_bytes_per_s, settings.hub_connections),
         images=DockerImageBuilder(),
         clock=SystemClock(),
         profiles=load_profiles(settings.platforms_dir),
@@ -50,6 +51,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         devices=settings.cpu_devices,
         taxonomy=taxonomy(),
         library=library_name(),
+        shard_record=lambda content_id, degrees: shard_record(settings, content_id, degrees),
         approve_below_bytes=settings.approve_below_bytes,
         operator_plugins=settings.operator_plugins,
         allow_remote_code=settings.allow_remote_code,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dayzero.domain.planning import Degrees
+from dayzero.errors import BadInputError
 
 if TYPE_CHECKING:
     from dayzero.settings import Settings
@@ -26,6 +27,19 @@ def degrees_of(
     if tp is pp is ep is dp is cp is etp is None:
         return None
     return Degrees(tp or 1, pp or 1, ep or 1, dp or 1, cp or 1, etp or 1)
+
+
+def ranks_of(text: str | None) -> tuple[int, ...]:
+    """The ranks that a user names, as 0,1 or 0-7; () for none. BadInputError for anything else."""
+    found: set[int] = set()
+    for part in text.split(",") if text is not None else ():
+        first, dash, last = part.strip().partition("-")
+        if not (first.isascii() and first.isdigit() and len(first) < 8) or (dash and not (last.isdigit() and len(last) < 8)):
+            raise BadInputError(f"{text!r} names no ranks.", remedy="Write them as 0,1 or 0-7.")
+        found.update(range(int(first), int(last or first) + 1))
+    if text is not None and not found:
+        raise BadInputError(f"{text!r} names no ranks.", remedy="Write them as 0,1 or 0-7.")
+    return tuple(sorted(found))
 
 
 def sized(devices: int | None, degrees: Degrees | None) -> "Settings":

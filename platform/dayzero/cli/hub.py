@@ -22,13 +22,16 @@ def serve(
     state: Annotated[
         Path | None, typer.Option(help="Folder for commits and digests; default: .NAME.dayzero-hub beside DIR.")
     ] = None,
+    shards: Annotated[
+        list[Path] | None, typer.Option(help="Folder of shards made here, whose digests vouch for slices of other nodes.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON document.")] = False,
 ) -> None:
     """Serve DIR until Ctrl-C. Clients use it with HF_ENDPOINT set to the printed address."""
     from dayzero.adapters.hubs.serving.app import serve_app
     from dayzero.adapters.hubs.serving.server import listen, serve_forever, url_of
 
-    served = serve_app(folder, state)
+    served = serve_app(folder, state, tuple(shards or ()))
     with listen(host, port) as listening:
         url = url_of(listening)
         models = served.state.served.repo_ids()

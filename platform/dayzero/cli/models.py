@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, Yes, degrees_of, sized
+from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table
+from dayzero.domain.shards import Integrity
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.structure.document import inspect_document
@@ -19,6 +20,7 @@ from dayzero.steps.documents import (
     exit_code_of,
     exit_code_of_outcome,
     fetch_document,
+    streamed_notes,
     verify_document,
 )
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
@@ -58,26 +60,30 @@ def fetch(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    ranks: Annotated[str | None, typer.Option("--ranks", help="Only these ranks of a node, as 0,1 or 0-7.")] = None,
+    integrity: Annotated[Integrity, typer.Option("--integrity", help="Whether whole files are hashed as they pass.")] = (
+        Integrity.SHA256
+    ),
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """Download what is needed, checked, and write one safetensors file a rank with a manifest of digests."""
+    """Write one safetensors file a rank, with a manifest of digests, as the bytes come; no full copy is kept."""
     degrees = degrees_of(tp, pp, ep, dp)
-    work = app.local_work(sized(None, degrees), model, platform)
-    bench = replace(_approving(work.bench, yes), degrees=degrees)
+    asked = ranks_of(ranks)
     if out.exists() and not out.is_dir():
         raise BadInputError(f"{out} is a file.", remedy="Name a folder with --out.")
-    with bytes_shown("fetch") as progress:
-        weights.fetch_step(replace(bench, progress=progress), work.lease)
-    with bytes_shown("shard") as progress:
-        manifest = weights.write_shards(replace(bench, progress=progress), work.lease, out)
+    work = app.local_work(sized(None, degrees), model, platform)
+    with bytes_shown(f"fetch {work.release.repo_id}") as progress:
+        bench = replace(_approving(work.bench, yes), degrees=degrees, progress=progress)
+        streamed = weights.stream_shards(bench, work.lease, out, asked, integrity)
     if json:
-        print_document(fetch_document(manifest, out))
+        print_document(fetch_document(streamed, out))
         return
     rows = tuple(
-        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "digest": file.digest} for file in manifest.files
+        {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "digest": file.digest}
+        for file in streamed.manifest.files
     )
-    print_table(f"{manifest.degrees}: {len(manifest.files)} files in {out}", rows)
+    print_table(f"{streamed.manifest.degrees}: {len(rows)} files in {out}", rows, notes=streamed_notes(streamed))
 
 
 def verify(

@@ -4,6 +4,14 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What a place has for a transfer: free bytes (None: not known) and bytes a second from the hub (None: never measured)."""
+
+    free_bytes: int | None
+    bytes_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class TransferEstimate:
     """What moving one release's weights takes.
 

@@ -1,13 +1,15 @@
 """Where models and artifacts come from and go to."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from dayzero.domain.release import Release
 from dayzero.domain.shards import Integrity, ShardManifest
-from dayzero.domain.transfers import TransferEstimate
+from dayzero.domain.slices import SlicePlan
+from dayzero.domain.tensors import CheckpointIndex
+from dayzero.domain.transfers import Room, TransferEstimate
 from dayzero.domain.watching import RepoListing
 
 Progress = Callable[[int, int | None], None]
@@ -34,7 +36,7 @@ class Hub(Protocol):
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Generator[tuple[int, memoryview], None, None]:
         """(offset, window) of the ranges [begin, end) of a file, which rise and lie apart: every byte once, in order.
 
         Asked for as it is consumed, at most a bounded number of windows ahead; closing the iterator ends the transfer.
@@ -70,6 +72,28 @@ class Transfer(Protocol):
 
     def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
         """All files that adaptation needs, checked, under `into`; resumed, never partial under a final name."""
+        ...
+
+    def stream(
+        self,
+        hub: Hub,
+        release: Release,
+        index: CheckpointIndex,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None,
+        *,
+        slices: SlicePlan | None = None,
+        vouched: ShardManifest | None = None,
+        integrity: Integrity = Integrity.SHA256,
+    ) -> ShardManifest:
+        """Write the layout's rank files from what the hub sends, each byte once and no file kept whole: all of the source
+        files, checked against the hub's digests, or only the `slices` that the layout's ranks need, checked against the
+        `vouched` manifest of the same plan where there is one. IntegrityError: nothing is committed."""
+        ...
+
+    def room(self, release: Release, into: Path) -> Room:
+        """What is known before a stream: free space, and the rate that can be expected from there."""
         ...
 
     def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:

@@ -12,6 +12,7 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
+from dayzero.domain.shards import ShardManifest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BlockedError
 from dayzero.ports.hub import Hub, Progress, Transfer
@@ -46,6 +47,7 @@ class Bench:
     workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger link domain;
     `operator_plugins` as in the settings; a model with less than `tiny_bytes` of weights on each rank is not run for its
     memory; `settled` keeps an attempt's bridges once they are known, for every observation runs with them.
+    `shard_record` finds the manifest of shards that a node of this site made of whole, checked files.
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
 
@@ -71,6 +73,7 @@ class Bench:
     any_devices: bool = True
     approve_below_bytes: int = 500 * 10**9
     approve: Callable[[TransferEstimate], None] = refuse
+    shard_record: Callable[[str, Degrees], ShardManifest | None] = field(default=lambda content_id, degrees: None)
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)

@@ -7,9 +7,11 @@ from dayzero.domain.conversion import ConversionPlan
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
+from dayzero.steps.weights import Streamed
 
 
 def exit_code_of(entry: CompatibilityEntry) -> ExitCode:
@@ -26,8 +28,37 @@ def exit_code_of_outcome(outcome: Outcome) -> ExitCode:
     return exit_code_of(outcome.entry) if outcome.entry else ExitCode.NOT_MEASURED
 
 
-def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
+def streamed_notes(streamed: Streamed) -> tuple[str, ...]:
+    """What people should know of fetched shards: whether they are verified, and what slices cost."""
+    unverified = [source.path for source in streamed.manifest.sources if not source.verified]
+    notes = ["every byte was checked" if streamed.verified else f"unverified: {len(unverified)} source files were not checked"]
+    plan = streamed.slices
+    if plan is not None:
+        notes.append(
+            f"{plan.read_bytes:,} bytes were asked for in {plan.requests:,} requests ({plan.requests_per_gib:.0f} a GiB), "
+            f"{plan.overread_bytes:,} of them read over; {plan.streamed_tensors:,} strided slices came as whole rows"
+        )
+        if not streamed.verified:
+            notes.append("slices have no digest on a hub: set DAYZERO_SITE_URL to a `dayzero hub serve --shards` of this site")
+    return tuple(notes)
+
+
+def _slices_document(plan: SlicePlan) -> dict[str, Json]:
+    return {
+        "ranks": list(plan.ranks),
+        "shard_bytes": plan.shard_bytes,
+        "needed_bytes": plan.needed_bytes,
+        "read_bytes": plan.read_bytes,
+        "overread_bytes": plan.overread_bytes,
+        "requests": plan.requests,
+        "requests_per_gib": plan.requests_per_gib,
+        "streamed_tensors": plan.streamed_tensors,
+    }
+
+
+def fetch_document(streamed: Streamed, out: Path) -> dict[str, Json]:
     """What `dayzero fetch --json` prints."""
+    manifest = streamed.manifest
     files: Json = [
         {
             "rank": file.rank,
@@ -45,12 +76,18 @@ def fetch_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
         "degrees": plain(manifest.degrees),
         "out": str(out),
         "files": files,
+        "verified": streamed.verified,
+        "sources": [
+            {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256, "verified": one.verified}
+            for one in manifest.sources
+        ],
+        "slices": _slices_document(streamed.slices) if streamed.slices else None,
     }
 
 
 def reshard_document(manifest: ShardManifest, out: Path) -> dict[str, Json]:
     """What `dayzero reshard --json` prints."""
-    return {**fetch_document(manifest, out), "schema": "dayzero.reshard/1"}
+    return {**fetch_document(Streamed(manifest), out), "schema": "dayzero.reshard/1"}
 
 
 def convert_document(plan: ConversionPlan, out: Path) -> dict[str, Json]:

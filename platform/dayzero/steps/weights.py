@@ -1,6 +1,6 @@
 """Steps on the day: what the headers say, the exact plan, and the bytes on the worker's disk."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, HubKind, Release
 from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BlockedError
@@ -20,7 +21,8 @@ from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
-from dayzero.stages.transfer.estimating import needs_approval
+from dayzero.stages.transfer.estimating import gate_notes, needs_approval
+from dayzero.stages.transfer.slices import slices_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
@@ -182,6 +184,68 @@ def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
         agreed_plan(bench, lease).workload.redundant_experts,
     )
     return bench.transfer.shard(on_disk(bench, release, layout.degrees).model_dir, layout, into, bench.progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """Shards that came straight from a hub (or this disk), what was asked for where only slices were, and whether every byte
+    was checked."""
+
+    manifest: ShardManifest
+    slices: SlicePlan | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether every source passed whole with its stated hash, or a node of this site vouches for the same bytes."""
+        return bool(self.manifest.sources) and all(source.verified for source in self.manifest.sources)
+
+
+def stream_shards(
+    bench: Bench, lease: Lease, into: Path, ranks: Sequence[int] = (), integrity: Integrity = Integrity.SHA256
+) -> Streamed:
+    """The shards of the chosen plan under `into` in one pass, without a full copy of the checkpoint on this disk.
+
+    With `ranks`, a node's: where those are not all, only the ranges that they need are asked for. BlockedError: too large to
+    begin without approval.
+    """
+    release = subject_of(bench, lease).release
+    require_safetensors(release)
+    spec, index = full_structure(bench, lease).noun, headers(bench, lease).noun
+    degrees = chosen_degrees(bench, lease)
+    redundant = agreed_plan(bench, lease).workload.redundant_experts
+    layout = lay_out(release.content_id, spec, index, degrees, redundant, ranks=ranks or None)
+    if release.hub is HubKind.DIRECTORY:
+        stated = {file.path: file.sha256 for file in release.files if file.sha256}
+        return Streamed(
+            bench.transfer.shard(Path(release.repo_id), layout, into, bench.progress, integrity=integrity, stated=stated)
+        )
+    sliced = 0 < len(set(ranks)) < degrees.world
+    slices = slices_of(layout, index, ranks) if sliced else None
+    approved(bench, _stream_estimate(bench, release, layout, into, slices))
+    vouched = bench.shard_record(release.content_id, degrees) if slices else None
+    manifest = bench.transfer.stream(
+        bench.hub_of(release), release, index, layout, into, bench.progress,
+        slices=slices, vouched=vouched, integrity=integrity,
+    )  # fmt: skip
+    return Streamed(manifest, slices)
+
+
+def _stream_estimate(
+    bench: Bench, release: Release, layout: ShardManifest, into: Path, slices: SlicePlan | None
+) -> TransferEstimate:
+    needed = {tensor.file for file in layout.files for tensor in file.tensors}
+    sizes = [file.size_bytes for file in release.files if file.path in needed]
+    room = bench.transfer.room(release, into)
+    return TransferEstimate(
+        subject=str(release.ref),
+        download_bytes=slices.read_bytes if slices else sum(sizes),
+        disk_bytes=sum(file.size_bytes for file in layout.files),
+        free_bytes=room.free_bytes,
+        requests=slices.requests if slices else len(sizes),
+        discarded_bytes=slices.overread_bytes if slices else 0,
+        bytes_per_s=room.bytes_per_s,
+        notes=gate_notes(release),
+    )
 
 
 def shard_step(bench: Bench, lease: Lease) -> StepReport:

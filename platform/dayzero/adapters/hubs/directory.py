@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class DirectoryHub:
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Generator[tuple[int, memoryview], None, None]:
         """(offset, window) of rising ranges of a file; IntegrityError when the file changed its size."""
         place, file = self._place(release.repo_id, path), _file_in(release, path)
         try:

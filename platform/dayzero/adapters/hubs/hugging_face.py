@@ -1,7 +1,7 @@
 """The Hugging Face hub, or anything that speaks its API, as a Hub."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
@@ -122,7 +122,7 @@ class HuggingFaceHub:
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Generator[tuple[int, memoryview], None, None]:
         """(offset, window) of rising ranges of a file; see the port. A part that breaks off is asked for from there on."""
         file = _file_in(release, path)
         if is_offline_mode():

@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from threading import Event
@@ -29,7 +29,7 @@ Range = tuple[int, int]
 Window = tuple[int, memoryview]
 
 
-def stream_ranges(lines: Lines, place: Place, ranges: Sequence[Range], connections: int) -> Iterator[Window]:
+def stream_ranges(lines: Lines, place: Place, ranges: Sequence[Range], connections: int) -> Generator[Window, None, None]:
     """(offset, window) of the ranges of a file, in order; see the Hub port for the errors."""
     before = 0
     for begin, end in ranges:
@@ -41,10 +41,15 @@ def stream_ranges(lines: Lines, place: Place, ranges: Sequence[Range], connectio
     connections = min(connections, lines.limits.connections)
     if connections > 1 and sum(end - begin for begin, end in ranges) > AHEAD_BYTES:
         return _side_by_side(lines, place, ranges, connections)
-    return itertools.chain.from_iterable(_part(lines, place, begin, end, lambda: False) for begin, end in ranges)
+    return _in_turn(lines, place, ranges)
 
 
-def _side_by_side(lines: Lines, place: Place, ranges: Sequence[Range], connections: int) -> Iterator[Window]:
+def _in_turn(lines: Lines, place: Place, ranges: Sequence[Range]) -> Generator[Window, None, None]:
+    for begin, end in ranges:
+        yield from _part(lines, place, begin, end, lambda: False)
+
+
+def _side_by_side(lines: Lines, place: Place, ranges: Sequence[Range], connections: int) -> Generator[Window, None, None]:
     parts = ((at, min(at + AHEAD_BYTES, end)) for begin, end in ranges for at in range(begin, end, AHEAD_BYTES))
     given_up = Event()
 
@@ -67,7 +72,7 @@ def _side_by_side(lines: Lines, place: Place, ranges: Sequence[Range], connectio
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _part(lines: Lines, place: Place, begin: int, end: int, given_up: Callable[[], bool]) -> Iterator[Window]:
+def _part(lines: Lines, place: Place, begin: int, end: int, given_up: Callable[[], bool]) -> Generator[Window, None, None]:
     """The windows of one range, asked for again from where it broke off while patience lasts."""
     done = begin
     patience = Patience(lines.access, lambda: done)

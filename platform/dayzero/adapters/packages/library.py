@@ -6,7 +6,7 @@ defaults of its configuration class.
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -95,7 +95,7 @@ class LibraryHub:
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
-    ) -> Iterator[tuple[int, memoryview]]:
+    ) -> Generator[tuple[int, memoryview], None, None]:
         """The ranges of the derived config.json, each in one window."""
         for begin, end in ranges:
             yield begin, memoryview(self.read_range(release, path, begin, end))

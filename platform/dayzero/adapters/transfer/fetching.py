@@ -1,15 +1,15 @@
 """Fetching: only what adaptation needs, through the hub's checked download."""
 
-import shutil
 from pathlib import Path, PurePosixPath
 
-from dayzero.adapters.transfer.space import is_full, no_space, require_space
+from dayzero.adapters.transfer.space import free_bytes, is_full, no_space, require_space
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
 from dayzero.stages.headers.reading import parse_weight_map
+from dayzero.stages.transfer.estimating import gate_notes
 
 _LARGEST_INDEX_BYTES = 64 << 20
 
@@ -52,10 +52,8 @@ def estimate_fetch(hub: Hub, release: Release, into: Path, bytes_per_s: float | 
     for file in files:
         _require_inside(file.path, release)
     missing = _missing_bytes(files, into)
-    place = next((folder for folder in (into, *into.parents) if folder.is_dir()), None)
-    free = shutil.disk_usage(place).free if place is not None else None
-    notes = (f"{release.repo_id} is gated; its licence is on {release.endpoint}/{release.repo_id}.",) if release.gated else ()
-    return TransferEstimate(str(release.ref), missing, missing, free, len(files), 0, bytes_per_s, notes)
+    free = free_bytes(into)
+    return TransferEstimate(str(release.ref), missing, missing, free, len(files), 0, bytes_per_s, gate_notes(release))
 
 
 def _weights(release: Release, into: Path) -> tuple[RepoFile, ...]:

@@ -16,7 +16,7 @@ from dayzero.adapters.transfer.keeping import Kept, kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
-from dayzero.domain.shards import ShardManifest, ShardSource
+from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import IntegrityError
 from dayzero.ports.hub import Progress
@@ -159,8 +159,12 @@ class Sink:
         with self._lock:
             self._checkpoint((source,))
 
-    def commit(self) -> ShardManifest:
-        """Give every rank file its name and write the manifest; all sources have passed."""
+    def commit(self, vouched: ShardManifest | None = None) -> ShardManifest:
+        """Give every rank file its name and write the manifest; all sources have passed.
+
+        `vouched`: shards of the same release and plan whose sources passed whole. IntegrityError, and nothing is committed,
+        when a rank file differs from theirs; where all agree, their sources' hashes hold for these too.
+        """
         assert not self.missing(), "a source has not passed"
         self._settle()
         files = list(self._kept.files)
@@ -171,11 +175,30 @@ class Sink:
         sources = {source.path: source for source in self._kept.sources}
         for path, reached in self._reached.items():
             sources[path] = ShardSource(path, self._sizes[path], reached.sha256, reached.verified)
+        if vouched is not None:
+            sources = self._vouched(vouched, files, sources)
         ordered = tuple(sources[path] for path in sorted(sources))
         manifest = replace(self._layout, files=tuple(files), sources=ordered, layout_digest=self._kept.layout_digest)
         self._publish(manifest)
         self._counter.finish()
         return manifest
+
+    def _vouched(
+        self, vouched: ShardManifest, files: list[ShardFile], sources: dict[str, ShardSource]
+    ) -> dict[str, ShardSource]:
+        digests = {file.rank: file.digest for file in vouched.files}
+        differ = [file.path for file in files if file.rank in digests and digests[file.rank] != file.digest]
+        if differ:
+            self._journal_lines([Line(Said.REJECTED, source) for source in self._reached])
+            raise IntegrityError(
+                f"{', '.join(differ[:5])} differ from the shards of {vouched.content_id[:12]} for {vouched.degrees} that "
+                f"another node made of whole files; nothing was committed in {self._folder.path}.",
+                remedy="Fetch again; if it stays so, the hub sends this node other bytes than that one.",
+            )
+        if any(file.rank not in digests for file in files):
+            return sources
+        known = {source.path: source for source in vouched.sources}
+        return {path: known.get(path, source) for path, source in sources.items()}
 
     def _publish(self, manifest: ShardManifest) -> None:
         try:

@@ -16,6 +16,12 @@ def require_space(folder: Path, needed_bytes: int, what: str) -> None:
         raise no_space(folder, needed_bytes, free_bytes, what)
 
 
+def free_bytes(folder: Path) -> int | None:
+    """Free bytes of the disk that a folder is on, or will be on once it is made; None when that cannot be told."""
+    place = next((one for one in (folder, *folder.parents) if one.is_dir()), None)
+    return shutil.disk_usage(place).free if place is not None else None
+
+
 def no_space(folder: Path, needed_bytes: int, free_bytes: int, what: str) -> DependencyError:
     """The error for a disk that is full or will be."""
     return DependencyError(

@@ -7,19 +7,23 @@ from pathlib import Path
 from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
+from dayzero.adapters.transfer.space import free_bytes
+from dayzero.adapters.transfer.streaming import source_bytes, stream_shards
 from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.domain.release import Release
 from dayzero.domain.shards import Integrity, ShardManifest
-from dayzero.domain.transfers import TransferEstimate
+from dayzero.domain.slices import SlicePlan
+from dayzero.domain.tensors import CheckpointIndex
+from dayzero.domain.transfers import Room, TransferEstimate
 from dayzero.ports.hub import Hub, Progress
 
 
 class WeightTransfer:
     """Fetches releases, writes their shards, checks them. Errors: see fetch_release, write_shards and verify_shards."""
 
-    def __init__(self, rates: Path | None = None, bytes_per_s: float | None = None) -> None:
+    def __init__(self, rates: Path | None = None, bytes_per_s: float | None = None, connections: int = 8) -> None:
         """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed."""
-        self._rates, self._bytes_per_s = Rates(rates), bytes_per_s
+        self._rates, self._bytes_per_s, self._connections = Rates(rates), bytes_per_s, connections
 
     def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
         """What `fetch` would move."""
@@ -50,6 +54,33 @@ class WeightTransfer:
     ) -> ShardManifest:
         """The layout's rank files under `into`, with digests; written ones that match are kept."""
         return write_shards(model_dir, layout, into, progress, integrity=integrity, stated=stated)
+
+    def stream(
+        self,
+        hub: Hub,
+        release: Release,
+        index: CheckpointIndex,
+        layout: ShardManifest,
+        into: Path,
+        progress: Progress | None,
+        *,
+        slices: SlicePlan | None = None,
+        vouched: ShardManifest | None = None,
+        integrity: Integrity = Integrity.SHA256,
+    ) -> ShardManifest:
+        """The layout's rank files under `into`, from what the hub sends, each byte once; see stream_shards."""
+        moved = slices.read_bytes if slices else sum(source_bytes(release, layout).values())
+        started_s = time.monotonic()
+        manifest = stream_shards(
+            hub, release, index, layout, into, progress,
+            slices=slices, vouched=vouched, integrity=integrity, connections=self._connections,
+        )  # fmt: skip
+        self._rates.learn(_origin(release), moved, time.monotonic() - started_s)
+        return manifest
+
+    def room(self, release: Release, into: Path) -> Room:
+        """Free space where `into` is or will be, and the rate that can be expected from the release's hub."""
+        return Room(free_bytes(into), self.rate_from(release))
 
     def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:
         """The manifest of shards whose bytes have its digests."""

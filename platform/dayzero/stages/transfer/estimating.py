@@ -1,5 +1,6 @@
 """Whether a transfer may begin by itself, and what is said of it before it does."""
 
+from dayzero.domain.release import Release
 from dayzero.domain.transfers import TransferEstimate
 
 
@@ -19,6 +20,13 @@ def estimate_sentence(estimate: TransferEstimate) -> str:
     took = "time unknown (nothing was measured from there yet)" if seconds is None else f"about {shown_duration(seconds)}"
     free = "" if estimate.free_bytes is None else f", {shown_bytes(estimate.free_bytes)} free"
     return f"{download}, {took}, {shown_bytes(estimate.disk_bytes)} on the disk{free}."
+
+
+def gate_notes(release: Release) -> tuple[str, ...]:
+    """Where the licence of a gated repository is accepted; () for an open one."""
+    if not release.gated:
+        return ()
+    return (f"{release.repo_id} is gated; its licence is on {release.endpoint}/{release.repo_id}.",)
 
 
 def shown_duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from dayzero.adapters.hubs.cards import Card, read_card
 from dayzero.adapters.hubs.serving import documents
 from dayzero.adapters.hubs.serving.listing import LARGEST_PAGE, ListedModel, ListQuery, matching, page_of
+from dayzero.adapters.hubs.serving.records import ShardRecords
 from dayzero.adapters.hubs.serving.sendfile import WeightsResponse
 from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, ServedFile, ServedFolder
 from dayzero.domain.canonical import Json
@@ -30,13 +31,15 @@ class Refusal(Exception):
         super().__init__(message)
 
 
-def serve_app(folder: Path, state: Path | None = None) -> FastAPI:
+def serve_app(folder: Path, state: Path | None = None, shards: tuple[Path, ...] = ()) -> FastAPI:
     """An ASGI app that serves the folder (org/name/files) as a hub.
 
     Revisions are `main` and commit ids. Old versions of files up to 1 MiB stay readable; of larger files only what lies in
-    the folder now: asking for an older version answers 404 EntryNotFound, and the message says so. BadInputError: no folder.
+    the folder now: asking for an older version answers 404 EntryNotFound, and the message says so. The manifests under
+    `shards` vouch for slices of other nodes. BadInputError: no folder.
     """
     served = ServedFolder(folder, state)
+    records = ShardRecords(shards)
     app = FastAPI(title="dayzero hub", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.served = served
     app.add_exception_handler(Refusal, _refuse)
@@ -44,6 +47,7 @@ def serve_app(folder: Path, state: Path | None = None) -> FastAPI:
     _add_listing(app, served)
     _add_repository(app, served)
     _add_files(app, served)
+    _add_records(app, records)
     return app
 
 
@@ -166,6 +170,15 @@ def _add_files(app: FastAPI, served: ServedFolder) -> None:
                 f" up to 1 MiB (this one had {file.size_bytes} bytes).",
             )
         return _file_response(place, file, commit)
+
+
+def _add_records(app: FastAPI, records: ShardRecords) -> None:
+    @app.get("/api/dayzero/shards/{content_id}/{degrees}")
+    def record(content_id: str, degrees: str) -> Response:
+        found = records.find(content_id, degrees)
+        if found is None:
+            raise Refusal(404, "EntryNotFound", f"No shards of {content_id[:64]} for {degrees[:99]} were checked here.")
+        return Response(found.content, media_type="application/json", headers={"ETag": f'"{found.sha256}"'})
 
 
 def _file_response(place: Path, file: ServedFile, commit: Commit) -> Response:

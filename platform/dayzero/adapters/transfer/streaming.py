@@ -1,0 +1,174 @@
+"""Shards straight from a hub: its bytes pass once, are hashed as they pass, and go to the ranks; no file is kept whole."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Protocol
+
+from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
+from dayzero.domain.release import Release, RepoFile
+from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.slices import SlicePlan
+from dayzero.domain.tensors import CheckpointIndex, TensorHeader
+from dayzero.errors import IntegrityError, NotFoundError
+from dayzero.ports.hub import Hub, Progress
+
+_TRIES = 2
+"""A file whose hash is wrong passes once more: a bad line is likelier than a bad publisher. A hub that lies is then named."""
+
+Range = tuple[int, int]
+
+
+class _Hash(Protocol):
+    def update(self, data: memoryview, /) -> None: ...
+    def hexdigest(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    file: RepoFile
+    headers: tuple[TensorHeader, ...]
+    slices: tuple[Range, ...] | None
+
+    @property
+    def identity(self) -> str:
+        """What tells versions of the file apart; slices and whole files do not go on from each other."""
+        how = "whole" if self.slices is None else "slices"
+        return f"{how}:{self.file.sha256 or self.file.git_blob_id or ''}:{self.file.size_bytes}"
+
+    @property
+    def stated(self) -> str | None:
+        return self.file.sha256 or self.file.git_blob_id
+
+    def hash(self) -> _Hash:
+        """What becomes the digest that the hub states."""
+        if self.file.sha256:
+            return hashlib.sha256()
+        return hashlib.sha1(b"blob %d\0" % self.file.size_bytes, usedforsecurity=False)
+
+
+def stream_shards(
+    hub: Hub,
+    release: Release,
+    index: CheckpointIndex,
+    layout: ShardManifest,
+    into: Path,
+    progress: Progress | None,
+    *,
+    slices: SlicePlan | None = None,
+    vouched: ShardManifest | None = None,
+    integrity: Integrity = Integrity.SHA256,
+    connections: int = 8,
+    checkpoint_bytes: int = CHECKPOINT_BYTES,
+) -> ShardManifest:
+    """Write the layout's rank files under `into` from what the hub sends, several files at a time.
+
+    Whole files by default, each checked against the digest that the hub states; with `slices` only those ranges, which no hub
+    states a digest of: they are checked against a `vouched` manifest of the same plan, made where whole files passed, or stay
+    unverified. Errors: those of the hub and the sink; IntegrityError when digests differ, and then nothing is committed.
+    """
+    hashed = integrity is Integrity.SHA256 and slices is None
+    sources = _sources(release, index, layout, slices, hashed)
+    required = {name: source.file.sha256 for name, source in sources.items()} if hashed else {}
+    with Sink.over(layout, into, progress, required=required, checkpoint_bytes=checkpoint_bytes) as sink:
+        for name in sink.passed():
+            sink.recheck(name, sources[name].identity)
+        _Streams(hub, release, sink, hashed).run([sources[name] for name in sink.missing()], connections)
+        return sink.commit(vouched)
+
+
+def source_bytes(release: Release, layout: ShardManifest) -> Mapping[str, int]:
+    """The sizes of the files that a layout takes bytes of."""
+    needed = {tensor.file for file in layout.files for tensor in file.tensors}
+    return {file.path: file.size_bytes for file in release.files if file.path in needed}
+
+
+def _sources(
+    release: Release, index: CheckpointIndex, layout: ShardManifest, slices: SlicePlan | None, hashed: bool
+) -> Mapping[str, _Source]:
+    files = {file.path: file for file in release.files}
+    headers: dict[str, list[TensorHeader]] = {}
+    for header in index.tensors:
+        headers.setdefault(header.file, []).append(header)
+    ranges = {one.file: one.ranges for one in slices.files} if slices is not None else {}
+    found = {}
+    for name in sorted({tensor.file for file in layout.files for tensor in file.tensors}):
+        if name not in files:
+            raise NotFoundError(f"there is no file {name} in {release.ref}.")
+        source = _Source(files[name], tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))
+        if hashed and source.stated is None:
+            raise IntegrityError(
+                f"{release.ref}: the hub states no digest of {name}, so it cannot be checked.",
+                remedy="Fetch it with --integrity none if you trust it; nothing built on it is verified then.",
+            )
+        found[name] = source
+    return found
+
+
+class _Streams:
+    """Several files on their way, each in a thread that pulls its windows: whoever writes slowly is sent slowly."""
+
+    def __init__(self, hub: Hub, release: Release, sink: Sink, hashed: bool) -> None:
+        self._hub, self._release, self._sink, self._hashed = hub, release, sink, hashed
+        self._given_up = Event()
+
+    def run(self, sources: Sequence[_Source], connections: int) -> None:
+        """All of them; the first error ends the others, and what is written already is gone on with the next time."""
+        workers = max(1, min(connections, len(sources)))
+        with ThreadPoolExecutor(workers, thread_name_prefix="dayzero-stream") as pool:
+            passing = [pool.submit(self._pass, source, max(1, connections // workers)) for source in sources]
+            try:
+                done, _ = wait(passing, return_when=FIRST_EXCEPTION)
+                for one in done:
+                    one.result()
+            finally:
+                self._given_up.set()
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _pass(self, source: _Source, connections: int) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._pass_once(source, connections, again=left + 1 < _TRIES)
+                return
+            except IntegrityError:
+                if not left or not self._hashed:
+                    raise
+
+    def _pass_once(self, source: _Source, connections: int, *, again: bool) -> None:
+        file = source.file
+        # A hash cannot be gone on with by another process, so a file that is hashed passes from its start.
+        reached = self._sink.open(
+            file.path, file.size_bytes, source.identity, source.headers, resume=not self._hashed and not again
+        )
+        ranges = [(0, file.size_bytes)] if self._hashed else list(source.slices or self._sink.wanted(file.path))
+        left = [(max(begin, reached), end) for begin, end in ranges if end > reached]
+        digest = self._write(source, left, connections) if left else None
+        if self._given_up.is_set():
+            return
+        try:
+            sha256 = digest if self._hashed else None
+            self._sink.close(file.path, sha256, source.stated if sha256 is not None else None)
+        except IntegrityError as error:
+            raise IntegrityError(
+                f"{file.path} of {self._release.ref} is not what the hub said: {error.message}",
+                remedy="Try again; if it stays so, do not trust this copy. What came right is kept.",
+            ) from error
+
+    def _write(self, source: _Source, ranges: list[Range], connections: int) -> str:
+        """Bring the windows to the sink; the hash of one runs while it is written and the next one comes."""
+        whole, path = source.hash(), source.file.path
+        hashing: Future[None] | None = None
+        windows = self._hub.stream(self._release, path, ranges, connections=connections)
+        with ThreadPoolExecutor(1, thread_name_prefix="dayzero-hash") as hasher, closing(windows):
+            for offset, window in windows:
+                if self._given_up.is_set():
+                    break
+                if hashing is not None:
+                    hashing.result()
+                hashing = hasher.submit(whole.update, window) if self._hashed else None
+                self._sink.write(path, offset, window)
+        return whole.hexdigest()
