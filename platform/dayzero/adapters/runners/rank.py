@@ -16,7 +16,7 @@ from dayzero.adapters.runners.placing import HOST, device_for
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.rank_groups import Groups
 from dayzero.adapters.runners.rank_memory import decode
-from dayzero.adapters.runners.rank_model import HeldExperts, RankModel, build_rank
+from dayzero.adapters.runners.rank_model import HeldExperts, RankModel, build_rank, load_weights
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.adapters.runners.rank_vocabulary import wire_vocabulary
 from dayzero.codec import dump, load
@@ -36,7 +36,7 @@ def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
         module = ranked.model.get_submodule(path)
         routed = path.endswith(".experts")
         if path in ranked.summed:
-            _add_bias_once(module, groups.slice_index if routed else groups.tp_index)
+            _add_bias_once(module, groups.slice_index if routed else groups.tp_index, ranked.weights.device)
         group = groups.ep if routed else groups.tp
         module.register_forward_hook(lambda _module, _args, out, group=group: groups.sum(out, group))
     for path, experts in ranked.expert_parallel.items():
@@ -46,14 +46,15 @@ def wire(ranked: RankModel, groups: Groups, skip_layer: int | None) -> None:
     wire_vocabulary(ranked, groups)
 
 
-def _add_bias_once(module: Any, part: int) -> None:
+def _add_bias_once(module: Any, part: int, device: torch.device) -> None:
     """What is added after a cut input stands whole on every rank; only the first one of those that are summed adds it."""
     if part == 0:
         return
     if getattr(module, "bias", None) is not None:
         module.bias = None
     if getattr(module, "down_proj_bias", None) is not None:
-        module.down_proj_bias = torch.nn.Parameter(torch.zeros_like(module.down_proj_bias), requires_grad=False)
+        bias = torch.zeros(module.down_proj_bias.shape, dtype=module.down_proj_bias.dtype, device=device)
+        module.down_proj_bias = torch.nn.Parameter(bias, requires_grad=False)
 
 
 def _only_own(experts: HeldExperts) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
@@ -89,7 +90,7 @@ def _sum_norm(norm: Any, width: int, groups: Groups) -> None:
 def run_stage(ranked: RankModel, groups: Groups, ids: torch.Tensor, width: int, dtype: torch.dtype) -> torch.Tensor | None:
     """Logits [tokens, vocabulary] on the last stage, None before it."""
     model = ranked.model
-    device = next(model.parameters()).device
+    device = ranked.weights.device
     with torch.no_grad():
         if ranked.first_stage:
             hidden = model.get_input_embeddings()(ids.to(device))
@@ -114,8 +115,7 @@ def run_rank(task: RankTask) -> None:
     manifest = unfold(load(ShardManifest, (shards / "manifest.json").read_bytes()), (task.rank,))
     device = device_for(RunRequest(Observation.PARALLEL, "", device=task.device))
     install(task.bridges, device)
-    ranked = build_rank(Path(task.model_dir), shards, manifest, task.rank, dtype)
-    ranked.model.to(device)
+    ranked = build_rank(Path(task.model_dir), shards, manifest, task.rank, dtype, device)
     dist.init_process_group(
         "gloo",
         init_method=f"file://{task.meeting}",
@@ -125,6 +125,7 @@ def run_rank(task: RankTask) -> None:
     )
     groups = Groups(task.rank, task.degrees)
     wire(ranked, groups, task.skip_all_reduce)
+    load_weights(ranked, overlap=task.overlap and peak is None)
     if peak is not None:
         observed: RankObserved | RankMemory = decode(ranked, groups, task, peak)
         _answer(task, observed)

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.placing import HOST
+from dayzero.adapters.runners.rank_loading import WeightLoader
+from dayzero.adapters.runners.rank_tensors import Source, Stored, rank_tensors, source_of
 from dayzero.domain.shards import ShardManifest
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.partition import coordinates_of, copies_of, slots_of
+from dayzero.stages.parameters.weights import BLOCK
 
 EXPERT = re.compile(r"^(.*\.experts)\.(\d+)\.(\w+)\.weight$")
 PARTS = {"gate_up_proj": (("gate_proj", "w1"), ("up_proj", "w3")), "down_proj": (("down_proj", "w2"),)}
@@ -48,6 +51,7 @@ class RankModel:
     model: Any
     first_stage: bool
     last_stage: bool
+    weights: WeightLoader
     summed: list[str] = field(default_factory=list)
     expert_parallel: dict[str, HeldExperts] = field(default_factory=dict)
     normed: dict[str, int] = field(default_factory=dict)
@@ -56,27 +60,15 @@ class RankModel:
     tensors: int = 0
 
 
-def rank_tensors(shards: Path, manifest: ShardManifest, rank: int) -> dict[str, torch.Tensor]:
-    """The tensors in the rank's files, which must be those that the manifest names, in its shapes."""
-    held: dict[str, torch.Tensor] = {}
-    for file in manifest.files:
-        if file.rank != rank:
-            continue
-        path = shards / file.path
-        if path.resolve().parent != shards.resolve():
-            raise BadInputError(f"shard file {file.path} lies outside its folder.", remedy="Shard the model anew.")
-        with safe_open(path, framework="pt") as opened:
-            held |= {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
-        for tensor in file.tensors:
-            if tensor.name not in held or tuple(held[tensor.name].shape) != tensor.shape:
-                raise BadInputError(f"{file.path} does not hold {tensor.name} as its manifest says.", remedy="Shard it anew.")
-    return held
+def build_rank(
+    folder: Path, shards: Path, manifest: ShardManifest, rank: int, dtype: torch.dtype, device: torch.device = HOST
+) -> RankModel:
+    """The rank's model in the dtype, with all of its structure and none of its weights: `ranked.weights` brings them in.
 
-
-def build_rank(folder: Path, shards: Path, manifest: ShardManifest, rank: int, dtype: torch.dtype) -> RankModel:
-    """The rank's model in the dtype. BadInputError: the shards lack a tensor that the rank's layers need."""
+    BadInputError: the shards lack a tensor that the rank's layers need.
+    """
     config = loading.read_config(folder)
-    held = rank_tensors(shards, manifest, rank)
+    held = rank_tensors(shards, manifest, rank, _block(config))
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="eager", trust_remote_code=False)
     with contextlib.suppress(ValueError, AttributeError):
@@ -84,18 +76,46 @@ def build_rank(folder: Path, shards: Path, manifest: ShardManifest, rank: int, d
         model.set_experts_implementation("eager")
     per_stage = manifest.degrees.tp * manifest.degrees.dp
     stage = rank // per_stage
-    ranked = RankModel(model.eval(), stage == 0, stage == manifest.degrees.pp - 1)
-    ranked.weight_bytes = sum(tensor.numel() * tensor.element_size() for tensor in held.values())
-    ranked.tensors = len(held)
-    _require_unpacked(held)
+    ranked = RankModel(model.eval(), stage == 0, stage == manifest.degrees.pp - 1, WeightLoader(dtype, device))
+    ranked.weight_bytes = sum(file.weight_bytes for file in manifest.files if file.rank == rank)
+    ranked.tensors = sum(len(file.tensors) for file in manifest.files if file.rank == rank)
     _drop_other_stages(ranked, held)
-    _fill_parameters(ranked, held, dtype, _RankExperts(manifest, rank))
+    _promise_parameters(ranked, held, _RankExperts(manifest, rank))
     _fill_buffers(model, held)
     _fit_heads(ranked)
     return ranked
 
 
-def _drop_other_stages(ranked: RankModel, held: dict[str, torch.Tensor]) -> None:
+def load_weights(ranked: RankModel, *, overlap: bool) -> None:
+    """Bring the weights in: before this returns, or while layers compute, each waiting for its own."""
+    for module in ranked.model.modules():
+        for leaf, buffer in module._buffers.items():
+            module._buffers[leaf] = None if buffer is None else buffer.to(ranked.weights.device)
+    if overlap:
+        ranked.weights.start(_waiting(ranked.model))
+    else:
+        ranked.weights.load()
+
+
+def _block(config: Any) -> tuple[int, int]:
+    """The blocks of an FP8 checkpoint; those of DeepSeek-V3 where the configuration states none."""
+    stated = getattr(config, "quantization_config", None)
+    sizes = (stated.get("weight_block_size") if isinstance(stated, dict) else None) or BLOCK
+    return int(sizes[0]), int(sizes[-1])
+
+
+def _waiting(model: Any) -> dict[int, list[Any]]:
+    """Which modules wait for which group: whatever computes first for what lies outside of the layers, the head for itself."""
+    _, layers = loading.decoder_layers(model)
+    waiting: dict[int, list[Any]] = {number + 1: [layer] for number, layer in enumerate(layers)}
+    waiting[0] = [model, model.base_model, model.get_input_embeddings()]
+    head = model.get_output_embeddings()
+    if head is not None:
+        waiting[len(layers) + 1] = [head]
+    return waiting
+
+
+def _drop_other_stages(ranked: RankModel, held: dict[str, Stored]) -> None:
     model = ranked.model
     path, layers = loading.decoder_layers(model)
     for index in range(len(layers)):
@@ -113,15 +133,7 @@ def _tied(model: Any) -> bool:
     return bool(getattr(model.config.get_text_config(), "tie_word_embeddings", False))
 
 
-def _filled(local: torch.Tensor, dtype: torch.dtype) -> torch.nn.Parameter:
-    """A parameter with its values, and the mark that the library's own initialisation passes over: it is asked for buffers, and
-    would draw the weights of the same module (Gemma-3's embeddings) at random."""
-    parameter = torch.nn.Parameter(local.to(dtype), requires_grad=False)
-    parameter._is_hf_initialized = True
-    return parameter
-
-
-def _stored(held: dict[str, torch.Tensor], name: str) -> torch.Tensor | None:
+def _stored(held: dict[str, Stored], name: str) -> Stored | None:
     """The tensor of that name, or of the one that its publishers give it."""
     return next((held[each] for each in _names(name) if each in held), None)
 
@@ -129,15 +141,6 @@ def _stored(held: dict[str, torch.Tensor], name: str) -> torch.Tensor | None:
 def _names(name: str) -> tuple[str, ...]:
     """A module's name in the library, and in checkpoints that call a mixture by another (Mixtral, MiniMax)."""
     return (name, name.replace(".mlp.", ".block_sparse_moe."))
-
-
-def _require_unpacked(held: dict[str, torch.Tensor]) -> None:
-    packed = next((name for name, tensor in held.items() if tensor.element_size() == 1 or "scale" in name), None)
-    if packed is not None:
-        raise BadInputError(
-            f"{packed} is quantized ({held[packed].dtype}); ranks compute with unquantized weights only.",
-            remedy="Run the parallel check on an unquantized checkpoint.",
-        )
 
 
 class _RankExperts:
@@ -155,30 +158,46 @@ class _RankExperts:
         return HeldExperts(numbers, frozenset(numbers[: len(numbers) - copies]), count)
 
 
-def _fill_parameters(ranked: RankModel, held: dict[str, torch.Tensor], dtype: torch.dtype, experts: _RankExperts) -> None:
+def _promise_parameters(ranked: RankModel, held: dict[str, Stored], experts: _RankExperts) -> None:
     head = ranked.model.get_output_embeddings()
     embeddings = ranked.model.get_input_embeddings()
+    layers, count = loading.decoder_layers(ranked.model)[0], len(loading.decoder_layers(ranked.model)[1])
     for path, module in list(ranked.model.named_modules()):
         for leaf, parameter in list(module._parameters.items()):
             if parameter is None:
                 continue
             name = f"{path}.{leaf}" if path else leaf
-            local = _stored(held, name)
-            if path.endswith(".experts"):
-                whole = int(parameter.shape[0])
-                if local is None:
-                    local = _fused(held, path, leaf, experts.held(whole))
-                if local is not None and experts.degrees.ep > 1:
-                    ranked.expert_parallel[path] = experts.held(whole)
-            if local is None and module is head and _tied(ranked.model):
-                local = next((held[key] for key in held if key.endswith("embed_tokens.weight")), None)
-            if local is None:
+            source = _source(ranked, held, experts, path, leaf, int(parameter.shape[0]) if parameter.dim() else 0)
+            if source is None and module is head and _tied(ranked.model):
+                source = next((source_of(held[key]) for key in held if key.endswith("embed_tokens.weight")), None)
+            if source is None:
                 raise BadInputError(f"the rank's shards do not hold {name}.", remedy="Shard the model anew.")
-            module._parameters[leaf] = _filled(local, dtype)
+            whole = tuple(parameter.shape)
+            group = count + 1 if module is head else _group(path, layers)
+            ranked.weights.promise(module, leaf, source, group)
             if module is head or module is embeddings:
-                _note_rows(ranked, "head" if module is head else "embeddings", int(parameter.shape[0]), int(local.shape[0]))
+                _note_rows(ranked, "head" if module is head else "embeddings", whole[0], source.shape[0])
             else:
-                _note_cut(ranked, path, leaf, tuple(parameter.shape), tuple(local.shape))
+                _note_cut(ranked, path, leaf, whole, source.shape)
+
+
+def _group(path: str, layers: str) -> int:
+    """0 outside of the layers, else one more than the layer's number: the order in which they compute."""
+    if not path.startswith(f"{layers}."):
+        return 0
+    return int(path.removeprefix(f"{layers}.").split(".")[0]) + 1
+
+
+def _source(
+    ranked: RankModel, held: dict[str, Stored], experts: _RankExperts, path: str, leaf: str, whole: int
+) -> Source | None:
+    stored = _stored(held, f"{path}.{leaf}" if path else leaf)
+    source = None if stored is None else source_of(stored)
+    if path.endswith(".experts"):
+        source = source or _fused(held, path, leaf, experts.held(whole))
+        if source is not None and experts.degrees.ep > 1:
+            ranked.expert_parallel[path] = experts.held(whole)
+    return source
 
 
 def _note_cut(ranked: RankModel, path: str, leaf: str, whole: tuple[int, ...], local: tuple[int, ...]) -> None:
@@ -197,9 +216,9 @@ def _note_rows(ranked: RankModel, which: str, whole: int, local: int) -> None:
         ranked.vocabulary = (*ranked.vocabulary, which)
 
 
-def _fused(held: dict[str, torch.Tensor], path: str, leaf: str, experts: HeldExperts) -> torch.Tensor | None:
+def _fused(held: dict[str, Stored], path: str, leaf: str, experts: HeldExperts) -> Source | None:
     """Experts of the rank, stacked as the modelling library keeps them: [experts, out, in], gate above up."""
-    found: dict[int, dict[str, torch.Tensor]] = {}
+    found: dict[int, dict[str, Stored]] = {}
     for name, tensor in held.items():
         matched = EXPERT.match(name)
         if matched and matched[1] in _names(path):
@@ -209,23 +228,29 @@ def _fused(held: dict[str, torch.Tensor], path: str, leaf: str, experts: HeldExp
     missing = sorted(set(experts.numbers) - set(found))
     if missing:
         raise BadInputError(f"{path} lacks expert {missing[0]} of {experts.of}.", remedy="Shard the model anew.")
-    stacked = []
+    stacked: list[tuple[Stored, ...]] = []
     for expert in experts.numbers:
         parts = [next((found[expert][name] for name in names if name in found[expert]), None) for names in PARTS[leaf]]
         if any(part is None for part in parts):
             return None
-        stacked.append(torch.cat([part for part in parts if part is not None]))
-    return torch.stack(stacked)
+        stacked.append(tuple(part for part in parts if part is not None))
+    rows, columns = sum(part.shape[0] for part in stacked[0]), stacked[0][0].shape[1]
+
+    def make(dtype: torch.dtype) -> torch.Tensor:
+        return torch.stack([torch.cat([part.values(dtype) for part in parts]) for parts in stacked])
+
+    return Source((len(stacked), rows, columns), tuple(part for parts in stacked for part in parts), make)
 
 
-def _fill_buffers(model: Any, held: dict[str, torch.Tensor]) -> None:
+def _fill_buffers(model: Any, held: dict[str, Stored]) -> None:
     for path, module in model.named_modules():
         computed = False
         for leaf, buffer in list(module._buffers.items()):
             if buffer is None or not buffer.is_meta:
                 continue
             stored = _stored(held, f"{path}.{leaf}")
-            module._buffers[leaf] = torch.empty(buffer.shape, dtype=buffer.dtype) if stored is None else stored
+            empty = torch.empty(buffer.shape, dtype=buffer.dtype)
+            module._buffers[leaf] = empty if stored is None else stored.values(stored.mapped.dtype)
             computed = computed or stored is None
         if computed:
             # Buffers that no checkpoint holds (rotary tables) are what the library's own initialisation computes.

@@ -13,7 +13,8 @@ class RankTask:
 
     The rank computes on `device` (None: the host); sums and messages between ranks pass through the host.
     `skip_all_reduce` plants a fault: the first sum over ranks in this layer is left out. With `decode_tokens` the rank keeps a
-    cache, decodes so many tokens, and answers with its memory instead of logits.
+    cache, decodes so many tokens, and answers with its memory instead of logits. `overlap`: layers compute while the weights of
+    those behind them are read; a rank that answers with its memory reads all before.
     """
 
     rank: int
@@ -30,3 +31,4 @@ class RankTask:
     device: Device | None = None
     bridges: tuple[Recipe, ...] = ()
     decode_tokens: int | None = None
+    overlap: bool = True
