@@ -305,6 +305,21 @@ def test_planned_weight_bytes_must_equal_the_written_ones() -> None:
     assert swapped.verdict is Verdict.FAIL
 
 
+def test_ranks_that_hold_the_same_bytes_are_an_error_whatever_their_number() -> None:
+    """Of a matrix that is cut in two, each rank has 8 rows of 8 bytes."""
+    cut = [ShardTensor("w.weight", "U8", (8, 8), 0, 8 * rank, 8 * rank + 8, "f", 80, 144) for rank in range(2)]
+
+    def manifest(*digests: str) -> ShardManifest:
+        return ShardManifest("c" * 64, TWO, tuple(
+            ShardFile(rank, f"{rank}.safetensors", 144, "a" * 64, (cut[rank],), tensor_digests=(digest,))
+            for rank, digest in enumerate(digests)
+        ))  # fmt: skip
+
+    assert weights_check(planned(64, 64), manifest("1" * 32, "2" * 32)).verdict is Verdict.PASS
+    same = weights_check(planned(64, 64), manifest("1" * 32, "1" * 32))
+    assert same.verdict is Verdict.ERROR and "w.weight (ranks 0 and 1)" in same.reason
+
+
 @pytest.mark.parametrize(
     ("plan", "manifest", "verdict"),
     [

@@ -169,16 +169,18 @@ def test_c08_every_rank_loads_shard_0(tmp_path: Path) -> None:
         unfold(fold(wrong))
 
 
-def test_c08_slices_of_one_value_are_no_error_and_copies_are_not_asked(tmp_path: Path) -> None:
+def test_c08_copies_are_not_asked_and_stored_heads_are_no_error(tmp_path: Path) -> None:
     spec, index = spec_of("dense"), index_of_model("dense")
     manifest = lay_out("c", spec, index, Degrees(tp=3))
     zeros = bytes(max(header.end for header in index.tensors))
     pairs = identical_slices(manifest, digests_of(manifest, zeros, index))
     names = {pair.name for pair in pairs}
     assert "model.layers.0.mlp.up_proj.weight" in names and "model.norm.weight" not in names
-    (note,) = identical_findings(pairs, names)
-    assert (note.code, note.severity) == ("shards.constant", Severity.NOTE)
-    assert identical_slices(manifest, {0: {}, 1: {}}) == ()
+    assert identical_slices(manifest, {0: {}, 1: {}}) == () == identical_slices(manifest)
+    heads = [pair for pair in pairs if pair.name.endswith("k_proj.weight")]
+    assert [finding.severity for finding in identical_findings(heads)] == [Severity.WARNING]
+    assert [finding.severity for finding in identical_findings(pairs)] == [Severity.ERROR]
+    assert identical_findings(()) == ()
 
 
 def test_c09_key_value_heads_are_copied_whole_where_tp_exceeds_them() -> None:

@@ -1,9 +1,11 @@
 """Checks that follow from reports alone: operator coverage, the plan's fit, and planned against written weight bytes."""
 
+from dayzero.domain.findings import Severity
 from dayzero.domain.operators import CoverageKind, CoverageReport
 from dayzero.domain.plan import MemoryBudget, PlanReport
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
+from dayzero.stages.layout.identical import identical_findings, identical_slices
 
 NAMED = 5
 """How many operators or reasons a sentence names before it only counts."""
@@ -67,11 +69,15 @@ def plan_check(report: PlanReport) -> Check:
 
 
 def weights_check(plan: PlanReport, manifest: ShardManifest) -> Check:
-    """Planned weight bytes of every rank against those of its written shard files; exact, no tolerance."""
+    """Planned weight bytes of every rank against those of its written shard files; exact, no tolerance. An error when ranks
+    hold the same bytes where they should hold different ones."""
     rung = str(manifest.degrees)
     planned = {budget.rank: _planned_bytes(budget) for budget in plan.plan.memory} if plan.plan else {}
     ranks = range(manifest.degrees.world)
     trouble = _incomparable(plan, manifest, planned)
+    alike = [one for one in identical_findings(identical_slices(manifest)) if one.severity is Severity.ERROR]
+    if trouble is None and alike:
+        trouble = Verdict.ERROR, alike[0].message
     if trouble is not None:
         verdict, reason = trouble
         return Check(CheckLayer.MEMORY_PARALLELISM, "memory.weights", rung, verdict, Grade.MEASURED, reason, tolerance=0.0)

@@ -3,13 +3,19 @@
 A loader whose rank stayed 0 gives shapes that fit and answers that do not (vllm-gguf-plugin#103): digests show it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.shards import ShardManifest, ShardTensor
+from dayzero.stages.layout.names import Leaf, place_of
 
 _NAMED = 5
+_LEAST_BYTES = 64
+"""Fewer may be alike by chance, in models made for tests."""
+
+_HEADS = re.compile(r"\.[kv]_proj\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +28,23 @@ class IdenticalSlices:
     size_bytes: int
 
 
-def identical_slices(manifest: ShardManifest, digests: Mapping[int, Mapping[str, str]]) -> tuple[IdenticalSlices, ...]:
-    """The first such pair of each tensor, by name; `digests` are those of each rank's tensors by name.
+def identical_slices(
+    manifest: ShardManifest, digests: Mapping[int, Mapping[str, str]] | None = None
+) -> tuple[IdenticalSlices, ...]:
+    """The first such pair of each tensor, by name; `digests` are those of each rank's tensors by name (None: those that the
+    manifest records; a folded one has no tensors and is not judged).
 
-    Slices without a digest, empty ones and those that are padding alone are not judged. A slice of one value throughout
-    equals its neighbours rightly: read the pair before calling it wrong (identical_findings).
+    Only matrices of values are judged, of 64 bytes and more and beyond their padding: biases, norms, scales and packed zero
+    points may rightly hold one value throughout.
     """
+    digests = recorded_digests(manifest) if digests is None else digests
     first: dict[tuple[str, str], tuple[ShardTensor, int]] = {}
     found: dict[str, IdenticalSlices] = {}
     for file in manifest.files:
         known = digests.get(file.rank, {})
         for tensor in file.tensors:
             digest, size = known.get(tensor.name), tensor.end - tensor.begin
-            if digest is None or tensor.name in found or size <= tensor.padding_bytes:
+            if digest is None or tensor.name in found or not _is_judged(tensor, size):
                 continue
             other, rank = first.setdefault((tensor.name, digest), (tensor, file.rank))
             if _slice(other) != _slice(tensor) and other.end - other.begin == size:
@@ -42,22 +52,35 @@ def identical_slices(manifest: ShardManifest, digests: Mapping[int, Mapping[str,
     return tuple(found[name] for name in sorted(found))
 
 
-def identical_findings(pairs: Iterable[IdenticalSlices], constant: Collection[str] = ()) -> tuple[Finding, ...]:
-    """One error that names the tensors and ranks; tensors whose slices hold one value throughout are named in a note."""
-    pairs = tuple(pairs)
-    wrong = [pair for pair in pairs if pair.name not in constant]
-    alike = [pair for pair in pairs if pair.name in constant]
-    return (
-        *_finding("shards.identical", wrong, "tensors are cut, yet two ranks hold the same bytes", Severity.ERROR),
-        *_finding("shards.constant", alike, "cut tensors hold one value throughout", Severity.NOTE),
-    )
+def recorded_digests(manifest: ShardManifest) -> Mapping[int, Mapping[str, str]]:
+    """The digests that a written manifest records, by rank and tensor."""
+    return {
+        file.rank: dict(zip((tensor.name for tensor in file.tensors), file.tensor_digests, strict=True))
+        for file in manifest.files
+        if file.tensors and file.tensor_digests
+    }
+
+
+def identical_findings(pairs: Iterable[IdenticalSlices]) -> tuple[Finding, ...]:
+    """One finding that names the tensors and ranks: an error, or a warning where nothing but keys and values are alike, which
+    some publishers store once for each of more ranks than they have heads."""
+    found = tuple(pairs)
+    heads = all(_HEADS.search(pair.name) for pair in found)
+    severity = Severity.WARNING if heads else Severity.ERROR
+    return _finding("shards.identical", found, "tensors are cut, yet two ranks hold the same bytes", severity)
 
 
 def _slice(tensor: ShardTensor) -> tuple[object, ...]:
     return tensor.dim, tensor.start, tensor.stop, tensor.pieces, tensor.rows
 
 
-def _finding(code: str, pairs: list[IdenticalSlices], what: str, severity: Severity) -> tuple[Finding, ...]:
+def _is_judged(tensor: ShardTensor, size_bytes: int) -> bool:
+    if len(tensor.shape) < 2 or size_bytes < _LEAST_BYTES or size_bytes <= tensor.padding_bytes:
+        return False
+    return place_of(tensor.name, None).leaf is Leaf.VALUE
+
+
+def _finding(code: str, pairs: tuple[IdenticalSlices, ...], what: str, severity: Severity) -> tuple[Finding, ...]:
     if not pairs:
         return ()
     named = ", ".join(f"{pair.name[:160]} (ranks {pair.first_rank} and {pair.second_rank})" for pair in pairs[:_NAMED])
