@@ -1,6 +1,7 @@
 """Sharding against `cp` and `sync` of the same bytes on the same disk, interleaved in one run: ratios, not times.
 
-DAYZERO_BENCH_GIB: bytes of the checkpoints (8), DAYZERO_BENCH_ROUNDS: rounds (5), DAYZERO_BENCH_DIR: the disk (a temporary folder).
+DAYZERO_BENCH_GIB: bytes of the checkpoints (8), DAYZERO_BENCH_ROUNDS: rounds (5), DAYZERO_BENCH_DIR: the disk (that of
+temporary files).
 """
 
 import json

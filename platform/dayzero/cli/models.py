@@ -64,6 +64,7 @@ def fetch(
     integrity: Annotated[Integrity, typer.Option("--integrity", help="Whether whole files are hashed as they pass.")] = (
         Integrity.SHA256
     ),
+    recheck: Annotated[bool, typer.Option("--verify", help="Only compare the shards in --out with their digests.")] = False,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
@@ -75,7 +76,10 @@ def fetch(
     work = app.local_work(sized(None, degrees), model, platform)
     with bytes_shown(f"fetch {work.release.repo_id}") as progress:
         bench = replace(_approving(work.bench, yes), degrees=degrees, progress=progress)
-        streamed = weights.stream_shards(bench, work.lease, out, asked, integrity)
+        if recheck:
+            streamed = weights.written_shards(bench, work.lease, out)
+        else:
+            streamed = weights.stream_shards(bench, work.lease, out, asked, integrity)
     if json:
         print_document(fetch_document(streamed, out))
         return

@@ -16,7 +16,7 @@ from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import TransferEstimate
-from dayzero.errors import BlockedError
+from dayzero.errors import BadInputError, BlockedError
 from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.laying import lay_out
@@ -228,6 +228,19 @@ def stream_shards(
         slices=slices, vouched=vouched, integrity=integrity,
     )  # fmt: skip
     return Streamed(manifest, slices)
+
+
+def written_shards(bench: Bench, lease: Lease, into: Path) -> Streamed:
+    """The shards of the release that are under `into`, read again and compared with their digests; IntegrityError names the
+    files and tensors that differ. BadInputError: there are none, or they are of another release."""
+    release = subject_of(bench, lease).release
+    manifest = bench.transfer.verify(into, bench.progress)
+    if manifest.content_id != release.content_id:
+        raise BadInputError(
+            f"{into} holds shards of the content {manifest.content_id[:12]}; {release.repo_id} is {release.content_id[:12]}.",
+            remedy="Name the model that they were made from.",
+        )
+    return Streamed(manifest)
 
 
 def _stream_estimate(

@@ -163,6 +163,14 @@ def test_fetch_and_plan_agree_on_the_bytes(door: Door, tiny: Path, tmp_path: Pat
         path = tmp_path / "out" / file["path"]
         assert path.stat().st_size == file["size_bytes"]
         assert file["weight_bytes"] == weight_bytes([path]) == weights[file["rank"]]
+    again = door("fetch", tiny, "--out", tmp_path / "out", "--tp", "2", "--verify", "--json")
+    assert again.code == 0 and again.document["files"] == document["files"]
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    found = door("fetch", tiny, "--out", tmp_path / "out", "--tp", "2", "--verify")
+    assert found.code == 2 and f"differ from their manifest: {path.name} (tensor " in found.error
+    assert path.read_bytes() == damaged
 
 
 def test_verify(verified: Said) -> None:
