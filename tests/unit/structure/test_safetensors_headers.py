@@ -132,6 +132,49 @@ def test_index_with_a_path_that_climbs_out(path: str) -> None:
         parse_weight_map(json.dumps({"weight_map": {"a": path}}).encode())
 
 
+NAMES = ("w.first", "w.second", "w.third")
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("12"), st.sets(st.sampled_from("abcd")), max_size=2),
+    st.dictionaries(st.sampled_from("abcde"), st.sampled_from("123"), min_size=1),
+)
+def test_every_disagreement_is_found_and_nothing_else(held: dict[str, set[str]], mapped: dict[str, str]) -> None:
+    headers = {
+        file: parse({name: tensor(offsets=[8 * at, 8 * at + 8]) for at, name in enumerate(sorted(names))}, 8 * len(names), file)
+        for file, names in held.items()
+    }
+    found = {finding.code: set(finding.names) for finding in index_of(headers, mapped).findings}
+    where = {name: sorted(file for file, names in held.items() if name in names) for name in "abcde"}
+    expected = {
+        "index.tensor_twice": {f"{name} in 1 and 2" for name, files in where.items() if len(files) > 1},
+        "index.file_missing": set(mapped.values()) - set(held),
+        "index.tensor_missing": {f"{name} ({file})" for name, file in mapped.items() if not where[name]},
+        "index.wrong_file": {
+            f"{name} (index: {file}, header: {where[name][0]})"
+            for name, file in mapped.items()
+            if where[name] and where[name][0] != file
+        },
+        "index.tensor_unindexed": {f"{name} ({files[0]})" for name, files in where.items() if files and name not in mapped},
+    }
+    assert found == {code: names for code, names in expected.items() if names}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_one_number_off_is_refused_by_name(data: st.DataObject) -> None:
+    """Three tensors without holes, and one figure of the header changed."""
+    document = {name: tensor(offsets=[8 * at, 8 * at + 8]) for at, name in enumerate(NAMES)}
+    name = data.draw(st.sampled_from(NAMES))
+    what, place = data.draw(st.sampled_from([("shape", 0), ("data_offsets", 0), ("data_offsets", 1)]))
+    numbers = list(document[name][what])
+    before = numbers[place]
+    numbers[place] = data.draw(st.integers(-(2**70), 2**70).filter(lambda value: value != before))
+    with pytest.raises(BadInputError, match=rf"a\.safetensors .*tensor {name} "):
+        parse({**document, name: {**document[name], what: numbers}}, 24)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200), st.integers(0, 300))
 def test_any_bytes_are_read_or_refused(header: bytes, size: int) -> None:
