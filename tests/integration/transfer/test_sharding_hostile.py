@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dayzero.adapters.transfer import output, sink
+from dayzero.adapters.transfer import flushing, output, sink
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.verifying import read_manifest, verify_shards
 from dayzero.domain.planning import Degrees
@@ -186,7 +186,7 @@ def test_a_disk_that_fails_meanwhile_loses_nothing(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(sink.os, "fdatasync", broken)
+        patched.setattr(flushing.os, "fdatasync", broken)
         with pytest.raises(DependencyError, match=r"cannot be written under .*: Input/output error"):
             write_shards(written.folder, layout, tmp_path / "out", None)
     assert visible(tmp_path / "out") == []
@@ -205,6 +205,26 @@ def test_a_folder_that_cannot_be_written(written: Written, layout: ShardManifest
     else:
         with pytest.raises(DependencyError, match="cannot be written"):
             write_shards(written.folder, layout, Path("/proc/none/shards"), None)
+
+
+def test_sources_that_passed_unhashed_are_hashed_before_they_count(
+    written: Written, layout: ShardManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: sink.Sink) -> None:
+        raise KeyboardInterrupt
+
+    known = stated(written)
+    right = spoil(written.folder / written.files[2])
+    with monkeypatch.context() as patched:
+        patched.setattr(sink.Sink, "commit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write_shards(written.folder, layout, tmp_path / "out", None, integrity=Integrity.NONE)
+    with pytest.raises(IntegrityError, match=written.files[2]):
+        write_shards(written.folder, layout, tmp_path / "out", None, stated=known)
+    (written.folder / written.files[2]).write_bytes(right)
+    manifest = write_shards(written.folder, layout, tmp_path / "out", None, stated=known)
+    assert all(source.verified for source in manifest.sources)
+    assert manifest == write_shards(written.folder, layout, tmp_path / "plain", None, stated=known)
 
 
 @pytest.mark.parametrize("torn", [b"", b"junk\n", b"0123456789abcdef {}\n", None])

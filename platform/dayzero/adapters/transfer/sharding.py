@@ -9,7 +9,7 @@ from pathlib import Path
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
 from dayzero.adapters.transfer.sources import SourceFile
 from dayzero.domain.shards import Integrity, ShardManifest
-from dayzero.errors import BadInputError
+from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.hub import Progress
 
 
@@ -72,7 +72,12 @@ def _pass(sink: Sink, source: SourceFile) -> None:
     reached = sink.open(source.name, source.size_bytes, source.identity, source.headers())
     for begin, end in sink.wanted(source.name):
         for offset, window in source.windows(max(begin, reached), end):
-            sink.write(source.name, offset, window)
+            try:
+                sink.write(source.name, offset, window)
+            except DependencyError:
+                # Bytes that are gone from under the mapping read like a disk that fails.
+                source.require_unchanged()
+                raise
 
 
 def _close(sink: Sink, passed: _Passed, stated: Mapping[str, str]) -> None:

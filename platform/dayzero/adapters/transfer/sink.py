@@ -3,16 +3,17 @@
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from dayzero.adapters.transfer.counting import Counter
 from dayzero.adapters.transfer.digests import TensorDigests
+from dayzero.adapters.transfer.flushing import Flusher
 from dayzero.adapters.transfer.journal import Head, Journal, Line, Said
 from dayzero.adapters.transfer.journal import Progress as Reached
-from dayzero.adapters.transfer.keeping import Kept, kept_shards
+from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
@@ -47,9 +48,15 @@ class Sink:
     """
 
     def __init__(
-        self, layout: ShardManifest, folder: OutputFolder, kept: Kept, progress: Progress | None, checkpoint_bytes: int
+        self,
+        layout: ShardManifest,
+        folder: OutputFolder,
+        required: Mapping[str, str | None],
+        progress: Progress | None,
+        checkpoint_bytes: int,
     ) -> None:
-        self._layout, self._folder, self._kept = layout, folder, kept
+        kept = kept_shards(folder, layout, required)
+        self._layout, self._folder, self._required, self._kept = layout, folder, required, kept
         self._targets = kept.missing
         self._headers = {
             target: shard_header(layout.files[target].tensors, layout.files[target].rank, layout.degrees)
@@ -64,8 +71,7 @@ class Sink:
         self._sizes: dict[str, int] = {source.path: source.size_bytes for source in kept.sources}
         self._rows = threading.local()
         self._lock = threading.Lock()
-        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="dayzero-flush")
-        self._flushing: Future[None] | None = None
+        self._flusher = Flusher(folder, self._journal, self._descriptors)
         self._unflushed, self._checkpoint_bytes = 0, checkpoint_bytes
         self._counter = Counter(progress, sum(file.size_bytes for file in layout.files))
 
@@ -82,13 +88,13 @@ class Sink:
     ) -> Iterator[Self]:
         """A sink into a folder; what an earlier one committed or left is found again.
 
-        `required`: the sha256 that a source must have for its shards to be kept (None: any that was computed); none by default.
+        `required`: the sha256 that a source must have for what was made of it to be kept (None: any); none by default.
         BadInputError: names that climb, links in the folder. DependencyError: too little space, or not writable.
         UnavailableError: another process writes there.
         """
         require_plain_names(file.path for file in layout.files)
         with OutputFolder.held(into) as folder:
-            sink = cls(layout, folder, kept_shards(folder, layout, required or {}), progress, checkpoint_bytes)
+            sink = cls(layout, folder, required or {}, progress, checkpoint_bytes)
             try:
                 sink._prepare()
                 yield sink
@@ -104,8 +110,10 @@ class Sink:
         return tuple(file for file in self._slices if file in self._reached and self._reached[file].done)
 
     def recheck(self, source: str, identity: str) -> None:
-        """A source that passed in an earlier run is missing again when it is another file now."""
-        self._reached[source].done = self._reached[source].identity == identity
+        """A source that passed in an earlier run is missing again when it is another file now or lacks the required hash."""
+        reached, required = self._reached[source], self._required.get(source)
+        hashed = source not in self._required or (reached.sha256 is not None and required in (None, reached.sha256))
+        reached.done = reached.identity == identity and hashed
 
     def open(self, source: str, size_bytes: int, identity: str, headers: Iterable[TensorHeader], *, resume: bool = True) -> int:
         """The offset from which the bytes of a source are wanted: 0, or further when an earlier run brought some of it.
@@ -116,7 +124,7 @@ class Sink:
         known = self._reached.get(source)
         if known is None or known.identity != identity or not resume:
             known = Reached(identity)
-            self._journal_lines([Line(Said.BEGAN, source, identity)])
+            self._flusher.say([Line(Said.BEGAN, source, identity)])
         for (target, place), digest in known.tensors.items():
             self._digests[target].done[place] = digest
         self._reached[source] = known
@@ -148,7 +156,7 @@ class Sink:
     def close(self, source: str, sha256: str | None, stated: str | None = None) -> None:
         """The source has passed whole. IntegrityError when its hash is not the stated one: its bytes then count for nothing."""
         if sha256 is not None and stated is not None and sha256 != stated:
-            self._journal_lines([Line(Said.REJECTED, source)])
+            self._flusher.say([Line(Said.REJECTED, source)])
             raise IntegrityError(
                 f"{source} has the sha256 {sha256}, its release states {stated}; its slices stay in {INCOMPLETE} files under "
                 f"{self._folder.path}, and no shard was made of them.",
@@ -166,7 +174,7 @@ class Sink:
         when a rank file differs from theirs; where all agree, their sources' hashes hold for these too.
         """
         assert not self.missing(), "a source has not passed"
-        self._settle()
+        self._flusher.wait()
         files = list(self._kept.files)
         for target in self._targets:
             tensor_digests = self._digests[target].all(self._descriptors[target])
@@ -189,7 +197,7 @@ class Sink:
         digests = {file.rank: file.digest for file in vouched.files}
         differ = [file.path for file in files if file.rank in digests and digests[file.rank] != file.digest]
         if differ:
-            self._journal_lines([Line(Said.REJECTED, source) for source in self._reached])
+            self._flusher.say([Line(Said.REJECTED, source) for source in self._reached])
             raise IntegrityError(
                 f"{', '.join(differ[:5])} differ from the shards of {vouched.content_id[:12]} for {vouched.degrees} that "
                 f"another node made of whole files; nothing was committed in {self._folder.path}.",
@@ -290,8 +298,7 @@ class Sink:
             passing.finished.append((route.target, route.tensor, digests.done[route.tensor]))
 
     def _checkpoint(self, done: tuple[str, ...] = ()) -> None:
-        """Make what is written durable beside the writing, then say so in the journal; waits while the last one goes on."""
-        self._wait()
+        """Make what is written so far durable beside the writing, and say so in the journal."""
         lines = []
         for source, passing in list(self._passing.items()):
             finished, passing.finished = passing.finished, []
@@ -305,29 +312,7 @@ class Sink:
             else:
                 lines.append(Line(Said.PASSED, source, "", passing.at, None, False, tuple(finished)))
         self._unflushed = 0
-        self._flushing = self._flusher.submit(self._flush, lines)
-
-    def _flush(self, lines: list[Line]) -> None:
-        try:
-            for descriptor in self._descriptors.values():
-                os.fdatasync(descriptor)
-        except OSError as error:
-            raise self._folder.failed("the shards", 0, error) from error
-        self._journal.add(lines)
-
-    def _wait(self) -> None:
-        if self._flushing is not None:
-            flushing, self._flushing = self._flushing, None
-            flushing.result()
-
-    def _settle(self) -> None:
-        with self._lock:
-            self._wait()
-
-    def _journal_lines(self, lines: list[Line]) -> None:
-        with self._lock:
-            self._wait()
-            self._journal.add(lines)
+        self._flusher.flush(lines)
 
     def _close_targets(self) -> None:
         for descriptor in self._descriptors.values():
@@ -335,28 +320,9 @@ class Sink:
         self._descriptors.clear()
 
     def _leave(self) -> None:
-        self._flusher.shutdown(wait=True)
+        self._flusher.close()
         self._journal.close()
         self._close_targets()
-
-
-class Counter:
-    """Tells progress, never going back."""
-
-    def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-        self._lock = threading.Lock()
-
-    def add(self, count: int) -> None:
-        """So many more bytes are there."""
-        with self._lock:
-            self._done = min(self._done + count, self._total)
-            if self._progress is not None and count:
-                self._progress(self._done, self._total)
-
-    def finish(self) -> None:
-        """All of them are."""
-        self.add(self._total - self._done)
 
 
 def _bytes_before(routes: Routes, to: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from dayzero.domain.tensors import TensorHeader
-from dayzero.errors import BadInputError
+from dayzero.errors import BadInputError, DependencyError
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, parse_header
 
 WINDOW_BYTES = 16 * 1024 * 1024
@@ -68,11 +68,17 @@ class SourceFile:
         whole, at = hashlib.sha256(), 0
         buffer = bytearray(HASH_BYTES)
         with memoryview(buffer) as view, self._reading:
-            while not self._closed and (count := os.preadv(self._descriptor, [buffer], at)):
+            while not self._closed and (count := self._read_into(buffer, at)):
                 with view[:count] as read:
                     whole.update(read)
                 at += count
         return whole.hexdigest()
+
+    def _read_into(self, buffer: bytearray, at: int) -> int:
+        try:
+            return os.preadv(self._descriptor, [buffer], at)
+        except OSError as error:
+            raise DependencyError(f"{self._path} cannot be read at byte {at}: {error.strerror}.") from error
 
     def require_unchanged(self) -> None:
         """BadInputError when it is not the file that was opened."""

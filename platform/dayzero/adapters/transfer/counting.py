@@ -1,0 +1,24 @@
+"""Progress of one piece of work, told as it grows."""
+
+import threading
+
+from dayzero.ports.hub import Progress
+
+
+class Counter:
+    """Tells progress, never going back."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total, self._done = progress, total, 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        """So many more bytes are there."""
+        with self._lock:
+            self._done = min(self._done + count, self._total)
+            if self._progress is not None and count:
+                self._progress(self._done, self._total)
+
+    def finish(self) -> None:
+        """All of them are."""
+        self.add(self._total - self._done)
