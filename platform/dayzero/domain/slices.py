@@ -10,9 +10,10 @@ Range = tuple[int, int]
 class SliceLimits:
     """When a gap is read over instead of asked around.
 
-    Gaps up to `near_bytes` are read while all of them together stay below `overread_share` of what is needed. Beyond
-    `requests_per_gib` (and `least_requests`, for small models) the smallest gaps that are left are read too, so that a strided
-    tensor becomes one stream of which most is discarded. No range is longer than `part_bytes`.
+    Gaps up to `near_bytes` are read while all of them together stay below `overread_share` of what is needed. Where that leaves
+    more than `requests_per_gib` of what is read (and more than `least_requests`, for small models), the smallest gaps that are
+    left are read too, so that a strided tensor becomes one stream of which most is discarded. No range is longer than
+    `part_bytes`.
     """
 
     near_bytes: int = 4 << 20
@@ -67,5 +68,5 @@ class SlicePlan:
 
     @property
     def requests_per_gib(self) -> float:
-        """Requests for each GiB that is needed."""
-        return self.requests * GIB / self.needed_bytes if self.needed_bytes else 0.0
+        """Requests for each GiB that is asked for."""
+        return self.requests * GIB / self.read_bytes if self.read_bytes else 0.0

@@ -142,6 +142,10 @@ def _of_tensor(header: TensorHeader, wants: tuple[_Want, ...]) -> Iterator[_Grid
 
 def _elementary(placed: list[tuple[Range, tuple[Range, ...]]]) -> Iterator[tuple[Range, tuple[Range, ...]]]:
     """Row ranges apart from each other, each with the spans that anybody needs of its rows."""
+    if len({spans for _, spans in placed}) == 1:
+        spans = _union(list(placed[0][1]))
+        yield from ((rows, spans) for rows in _union([rows for rows, _ in placed]) if spans and rows[0] < rows[1])
+        return
     bounds = sorted({bound for rows, _ in placed for bound in rows})
     for first, last in pairwise(bounds):
         spans = [span for (begin, end), many in placed if begin <= first and last <= end for span in many if span[0] < span[1]]
@@ -165,10 +169,10 @@ def _reach(grids: Mapping[str, list[_Grid]], needed_bytes: int, limits: SliceLim
     for many in grids.values():
         for size, often in _all_gaps(many):
             count[size] = count.get(size, 0) + often
-    allowed = max(limits.least_requests, limits.requests_per_gib * needed_bytes // GIB)
     requests = len(grids) + sum(count.values())
     overread, reach = 0, 0
     for size in sorted(count):
+        allowed = max(limits.least_requests, limits.requests_per_gib * (needed_bytes + overread) // GIB)
         overread += size * count[size]
         cheap = size <= limits.near_bytes and overread <= limits.overread_share * needed_bytes
         if size and not cheap and requests <= allowed:
