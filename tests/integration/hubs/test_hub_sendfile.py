@@ -89,3 +89,11 @@ def test_a_file_that_shrinks_on_the_way_is_never_taken_for_whole(
     monkeypatch.setattr(sendfile.WeightsResponse, "_window", shrinking)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         ask(asking, None)
+
+
+def test_a_real_client_downloads_by_sendfile(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    huggingface_hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
+    monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    place = Path(huggingface_hub.snapshot_download(REPO, endpoint=hub.url, local_dir=tmp_path / "got", token=False))
+    assert (place / "model.safetensors").read_bytes() == CONTENT and (place / "empty.safetensors").read_bytes() == b""

@@ -143,8 +143,8 @@ def _of_tensor(header: TensorHeader, wants: tuple[_Want, ...]) -> Iterator[_Grid
 def _elementary(placed: list[tuple[Range, tuple[Range, ...]]]) -> Iterator[tuple[Range, tuple[Range, ...]]]:
     """Row ranges apart from each other, each with the spans that anybody needs of its rows."""
     if len({spans for _, spans in placed}) == 1:
-        spans = _union(list(placed[0][1]))
-        yield from ((rows, spans) for rows in _union([rows for rows, _ in placed]) if spans and rows[0] < rows[1])
+        same = _union([span for span in placed[0][1] if span[0] < span[1]])
+        yield from ((rows, same) for rows in _union([rows for rows, _ in placed]) if same and rows[0] < rows[1])
         return
     bounds = sorted({bound for rows, _ in placed for bound in rows})
     for first, last in pairwise(bounds):

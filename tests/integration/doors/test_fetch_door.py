@@ -1,0 +1,48 @@
+"""`dayzero fetch`: a node's ranks, what vouches for them, and who is asked before much is moved."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from door_commands import Door
+
+from dayzero.adapters.hubs.serving import HubServer
+from dayzero.adapters.hubs.serving.app import serve_app
+from hub_counter import CountingHub
+
+pytestmark = [pytest.mark.hub, pytest.mark.torch, pytest.mark.slow]
+
+
+def test_a_second_node_gets_its_ranks_and_the_site_vouches(served: Path, tmp_path: Path) -> None:
+    with CountingHub(served) as hub:
+        door = Door(tmp_path, {"HF_ENDPOINT": hub.url})
+        whole = door("fetch", "hf:acme/tiny", "--out", tmp_path / "site", "--tp", "2", "--json")
+        assert whole.code == 0 and whole.document["verified"] and whole.document["slices"] is None
+        assert not list(Path(tmp_path).rglob("work/models/*/*.safetensors")), "no full copy lies on the disk"
+        alone = door("fetch", "hf:acme/tiny", "--out", tmp_path / "alone", "--tp", "2", "--ranks", "1", "--json")
+        assert alone.code == 0 and alone.document["verified"] is False
+        asked = alone.document["slices"]
+        assert asked["ranks"] == [1] and asked["read_bytes"] == asked["needed_bytes"] + asked["overread_bytes"]
+        assert [one["rank"] for one in alone.document["files"]] == [1]
+        app = serve_app(served, tmp_path / "site-state", (tmp_path / "site",))
+        with HubServer(served, app=app) as site:
+            told = Door(tmp_path, {"HF_ENDPOINT": hub.url, "SITE_URL": site.url})
+            vouched = told("fetch", "hf:acme/tiny", "--out", tmp_path / "vouched", "--tp", "2", "--ranks", "1", "--json")
+        assert vouched.code == 0 and vouched.document["verified"] is True
+    name = vouched.document["files"][0]["path"]
+    assert (tmp_path / "vouched" / name).read_bytes() == (tmp_path / "site" / name).read_bytes()
+    for ranks, says in (("7", "has no rank 7"), ("one", "names no ranks"), ("", "names no ranks"), ("1-0", "names no ranks")):
+        refused = door("fetch", served / "acme" / "tiny", "--out", tmp_path / "no", "--tp", "2", "--ranks", ranks)
+        assert refused.code == 2 and says in refused.error, refused.err
+
+
+def test_much_is_not_moved_without_a_yes(served: Path, tmp_path: Path) -> None:
+    with CountingHub(served) as hub:
+        door = Door(tmp_path, {"HF_ENDPOINT": hub.url, "APPROVE_BELOW_BYTES": "1000"})
+        refused = door("fetch", "hf:acme/tiny", "--out", tmp_path / "out", "--tp", "2")
+        assert refused.code == 3 and not (tmp_path / "out").exists()
+        assert "not begun without approval: hf:acme/tiny@" in refused.error and "to download" in refused.error
+        assert "--yes" in refused.error and "DAYZERO_APPROVE_BELOW_BYTES" in refused.error
+        said = door("fetch", "hf:acme/tiny", "--out", tmp_path / "out", "--tp", "2", "--yes")
+        assert said.code == 0 and "every byte was checked" in said.out
+    shutil.rmtree(tmp_path / "out")
