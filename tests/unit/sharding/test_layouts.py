@@ -1,5 +1,6 @@
 """Layouts: every byte has a rank, planned bytes are the files' bytes, refusals carry their figures."""
 
+import json
 from dataclasses import replace
 from math import prod
 
@@ -122,7 +123,10 @@ def test_rank_files_are_safetensors(case: tuple[str, Degrees, int]) -> None:
     name, degrees, redundant = case
     manifest = manifest_of(name, degrees, redundant)
     for file in manifest.files if manifest else ():
-        head = shard_header(file.tensors, file.rank, degrees)
+        assert manifest is not None
+        head = shard_header(manifest, file)
+        named = json.loads(head[8:])["__metadata__"]
+        assert named == {"content_id": "c", "degrees": str(degrees), "format": "pt", "rank": str(file.rank)}
         length = header_length(head[:8], file.path, file.size_bytes)
         parsed = {item.name: item for item in parse_header(file.path, file.size_bytes, head[8 : 8 + length])}
         assert len(parsed) == len(file.tensors)

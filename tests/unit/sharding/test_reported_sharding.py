@@ -157,7 +157,7 @@ def test_c08_every_rank_loads_shard_0(tmp_path: Path) -> None:
     cuts = {cut for name, cut, *_ in right.rules.tensors if ".self_attn." in name}
     planted = tuple(replace(cut, parts=cut.parts[:1] * 3) if at in cuts else cut for at, cut in enumerate(right.rules.cuts))
     rules = replace(right.rules, cuts=planted)
-    made = RankFiles(rules, degrees, 0)
+    made = RankFiles("c", rules, degrees, 0)
     wrong = replace(right, files=tuple(made.file_of(rank) for rank in range(3)), rules=rules)
     assert [file.size_bytes for file in wrong.files] == [file.size_bytes for file in right.files]
     (found,) = identical_findings(identical_slices(right, digests_of(wrong, source, index)))

@@ -105,7 +105,7 @@ def _holds(folder: OutputFolder, planned: ShardFile, written: ShardFile, layout:
     except FileNotFoundError:
         return False
     try:
-        header = shard_header(planned.tensors, planned.rank, layout.degrees)
+        header = shard_header(layout, planned)
         found = written_digests(descriptor, planned, header)
         return found is not None and found == written.tensor_digests and file_digest(header, found) == written.digest
     finally:

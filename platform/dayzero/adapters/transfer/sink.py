@@ -58,10 +58,7 @@ class Sink:
         kept = kept_shards(folder, layout, required)
         self._layout, self._folder, self._required, self._kept = layout, folder, required, kept
         self._targets = kept.missing
-        self._headers = {
-            target: shard_header(layout.files[target].tensors, layout.files[target].rank, layout.degrees)
-            for target in self._targets
-        }
+        self._headers = {target: shard_header(layout, layout.files[target]) for target in self._targets}
         self._slices = tensors_by_source(layout, self._targets)
         self._digests = {target: TensorDigests(layout.files[target].tensors) for target in self._targets}
         self._journal = Journal(folder, Head(kept.layout_digest, self._targets))

@@ -58,7 +58,7 @@ def _damage(folder: Path, manifest: ShardManifest, file: ShardFile) -> list[str]
     except OSError as error:
         return [f"{file.path} ({error.strerror})"]
     try:
-        header = shard_header(file.tensors, file.rank, manifest.degrees)
+        header = shard_header(manifest, file)
         found = written_digests(descriptor, file, header)
     finally:
         os.close(descriptor)

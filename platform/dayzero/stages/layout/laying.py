@@ -58,7 +58,7 @@ def lay_out(
         raise BadInputError(f"{degrees} has no rank {strange[0]}.", remedy=f"Its ranks are 0 to {degrees.world - 1}.")
     redundant = redundant_experts if degrees.ep > 1 else 0
     rules = shard_rules(spec, index, degrees)
-    made = RankFiles(rules, degrees, redundant)
+    made = RankFiles(content_id, rules, degrees, redundant)
     return ShardManifest(content_id, degrees, tuple(made.file_of(rank) for rank in asked), redundant, rules)
 
 

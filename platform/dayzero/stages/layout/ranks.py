@@ -41,7 +41,7 @@ def unfold(manifest: ShardManifest, ranks: Iterable[int] | None = None) -> Shard
     if manifest.rules is None:
         return replace(manifest, files=tuple(kept))
     _require_sound(manifest.rules, manifest.degrees)
-    made = RankFiles(manifest.rules, manifest.degrees, manifest.redundant_experts)
+    made = RankFiles(manifest.content_id, manifest.rules, manifest.degrees, manifest.redundant_experts)
     return replace(manifest, files=tuple(_filled(file, made) for file in kept))
 
 
@@ -93,12 +93,14 @@ def _filled(file: ShardFile, made: "RankFiles") -> ShardFile:
     return replace(file, tensors=found.tensors)
 
 
-def shard_header(tensors: Iterable[ShardTensor], rank: int, degrees: Degrees) -> bytes:
-    """The first bytes of a rank's file: length and JSON header, padded with spaces to a multiple of 8 bytes.
+def shard_header(manifest: ShardManifest, file: ShardFile) -> bytes:
+    """The first bytes of a rank's file, which is not a folded one: length and JSON header, padded with spaces to a multiple of
+    8 bytes. Its metadata name the release by the digest of its content, the plan and the rank.
 
     Offsets follow from the sizes of the tensors in their order, so the header is the same for placed and unplaced ones.
     """
-    return _framed(_rows_text((one.name, one.dtype, one.shape, one.end - one.begin) for one in tensors), rank, degrees)
+    rows = _rows_text((one.name, one.dtype, one.shape, one.end - one.begin) for one in file.tensors)
+    return _framed(rows, file.rank, manifest.degrees, manifest.content_id)
 
 
 def _rows_text(rows: Iterable[tuple[str, str, tuple[int, ...], int]]) -> str:
@@ -109,8 +111,9 @@ def _rows_text(rows: Iterable[tuple[str, str, tuple[int, ...], int]]) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
-def _framed(rows: str, rank: int, degrees: Degrees) -> bytes:
-    first = json.dumps({"__metadata__": {"degrees": str(degrees), "format": "pt", "rank": str(rank)}}, separators=(",", ":"))
+def _framed(rows: str, rank: int, degrees: Degrees, content_id: str) -> bytes:
+    metadata = {"content_id": content_id, "degrees": str(degrees), "format": "pt", "rank": str(rank)}
+    first = json.dumps({"__metadata__": metadata}, separators=(",", ":"))
     text = (first if rows == "{}" else f"{first[:-1]},{rows[1:]}").encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
@@ -134,7 +137,8 @@ class _Held:
 class RankFiles:
     """The files of one layout's ranks, made when asked for. Ranks that hold equal slices share them."""
 
-    def __init__(self, rules: ShardRules, degrees: Degrees, redundant_experts: int) -> None:
+    def __init__(self, content_id: str, rules: ShardRules, degrees: Degrees, redundant_experts: int) -> None:
+        self._content_id = content_id
         self._rules, self._degrees, self._redundant = rules, degrees, redundant_experts
         self._rows: dict[tuple[int, int], tuple[ShardRow, ...]] = {}
         self._texts: dict[tuple[int, int], str] = {}
@@ -149,7 +153,7 @@ class RankFiles:
         if (at.pp, at.ep) not in self._texts:
             parts = ((name, held[cut]) for name, cut, *_ in rows)
             self._texts[at.pp, at.ep] = _rows_text((name, one.dtype, one.shape, one.size_bytes) for name, one in parts)
-        begin = len(_framed(self._texts[at.pp, at.ep], rank, self._degrees))
+        begin = len(_framed(self._texts[at.pp, at.ep], rank, self._degrees, self._content_id))
         key = (at.pp, at.ep, at.tp, at.etp, begin)
         if key not in self._known:
             self._known[key] = tuple(_tensors(rows, held, self._rules.files, begin))
