@@ -54,7 +54,9 @@ class Settings(BaseSettings):
         (), description="Repositories whose own code may run once there is a container for it; this version runs none."
     )
     allow_pickle: tuple[str, ...] = Field(
-        (), description="Repositories whose pickles may be converted once there is a sandbox; this version loads none."
+        (),
+        description="Repositories, by exact name, whose pickles `dayzero convert --to safetensors` may read, "
+        "in a child without network.",
     )
     ledger_url: str | None = Field(None, description="On a worker: the control plane's address.")
     worker_token: SecretStr | None = Field(None, description="On a worker: its scoped token.")

@@ -11,6 +11,7 @@ from .benches import taxonomy as taxonomy
 from .benches import worker_bench as worker_bench
 from .converting import convert as convert
 from .converting import export as export
+from .converting import unpickle as unpickle
 from .databases import PostgresKeeper as PostgresKeeper
 from .databases import prefect_database as prefect_database
 from .health import Examined as Examined

@@ -9,7 +9,7 @@ from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import DependencyError
 from dayzero.ports.hub import Progress
 from dayzero.settings import Settings
-from dayzero.steps import weights
+from dayzero.steps import unpickling, weights
 
 
 def convert(settings: Settings, model: str, target: WeightFormat, out: Path, progress: Progress | None) -> ConversionPlan:
@@ -22,6 +22,26 @@ def convert(settings: Settings, model: str, target: WeightFormat, out: Path, pro
     weights.fetch_step(work.bench, work.lease)
     model_dir = weights.on_disk(work.bench, work.release, Degrees()).model_dir
     return convert_checkpoint(model_dir, target, out, progress)
+
+
+def unpickle(settings: Settings, model: str, out: Path) -> tuple[TensorHeader, ...]:
+    """The weights of a release that publishes pickles alone, as safetensors in `out`, with what lies beside them.
+
+    They are read by an isolated child, and only of a repository that DAYZERO_ALLOW_PICKLE names (else BlockedError).
+    """
+    try:
+        from dayzero.adapters.conversion.beside import copy_beside
+        from dayzero.adapters.conversion.folder import whole_folder
+        from dayzero.adapters.conversion.sealing import seal
+    except ImportError as error:
+        raise _lacking(error) from error
+    work = local_work(settings, model, "cpu")
+    model_dir = unpickling.pickles_on_disk(work.bench, work.release)
+    with whole_folder(out, work.release.weight_bytes()) as partial:
+        done = unpickling.unpickle(work.bench, work.release, model_dir, partial)
+        tensors = seal(partial, done.files)
+        copy_beside(model_dir, partial)
+    return tensors
 
 
 def export(

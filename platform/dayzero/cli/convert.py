@@ -10,6 +10,7 @@ from dayzero import app
 from dayzero.cli.arguments import Json, Model
 from dayzero.cli.output import print_document, print_table, progress_shown
 from dayzero.domain.conversion import WeightFormat
+from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.steps.documents import convert_document, export_document
@@ -30,7 +31,11 @@ def convert(
     out: Out,
     json: Json = False,
 ) -> None:
-    """Write a checkpoint in another format, tensor by tensor: FP8 blocks, MXFP4 or packed int4 to bfloat16, bfloat16 to FP8."""
+    """Write a checkpoint in another format, tensor by tensor: FP8 blocks, MXFP4 or packed int4 to bfloat16, bfloat16 to FP8;
+    pickles that were allowed to safetensors."""
+    if to is WeightFormat.SAFETENSORS:
+        _show(app.unpickle(load_settings(), model, out), out, "dayzero.convert/1", json)
+        return
     with progress_shown() as shown:
         plan = app.convert(load_settings(), model, to, out, lambda done, total: shown(done, total or done))
     if json:
@@ -61,8 +66,12 @@ def export(
             check_digests=integrity is Integrity.SHA256,
             progress=lambda done, total: shown(done, total or done),
         )
+    _show(tensors, out, "dayzero.export/1", json)
+
+
+def _show(tensors: tuple[TensorHeader, ...], out: Path, schema: str, json: bool) -> None:
     if json:
-        print_document(export_document(tensors, out))
+        print_document(export_document(tensors, out, schema))
         return
     files = sorted({tensor.file for tensor in tensors})
     print_table(f"{len(tensors)} tensors in {len(files)} files in {out}", [{"file": file} for file in files])

@@ -11,6 +11,7 @@ class WeightFormat(StrEnum):
 
     BFLOAT16 = "bfloat16"
     FP8_BLOCK = "fp8-block"
+    SAFETENSORS = "safetensors"
 
 
 class ConversionKind(StrEnum):
@@ -21,6 +22,15 @@ class ConversionKind(StrEnum):
     FROM_MXFP4 = "from_mxfp4"
     FROM_INT4 = "from_int4"
     TO_FP8_BLOCK = "to_fp8_block"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpickled:
+    """What came out of a release's pickles: files written, tensors in them, and their bytes."""
+
+    files: tuple[str, ...]
+    tensors: int
+    weight_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ class Observation(StrEnum):
     MEMORY = "memory"
     GENERATION = "generation"
     BRIDGE = "bridge"
+    UNPICKLE = "unpickle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,13 +97,13 @@ def convert_document(plan: ConversionPlan, out: Path) -> dict[str, Json]:
     return {"schema": "dayzero.convert/1", "to": plan.target.value, "out": str(out), "tensors": counts, "files": files}
 
 
-def export_document(tensors: tuple[TensorHeader, ...], out: Path) -> dict[str, Json]:
-    """What `dayzero export --json` prints."""
+def export_document(tensors: tuple[TensorHeader, ...], out: Path, schema: str) -> dict[str, Json]:
+    """What `dayzero export --json` prints, and `convert --to safetensors --json` as a convert document."""
     sizes: dict[str, list[int]] = {}
     for tensor in tensors:
         sizes.setdefault(tensor.file, []).append(tensor.size_bytes)
     files: Json = [{"path": file, "tensors": len(held), "weight_bytes": sum(held)} for file, held in sorted(sizes.items())]
-    return {"schema": "dayzero.export/1", "out": str(out), "files": files}
+    return {"schema": schema, "out": str(out), "files": files}
 
 
 def columns_of(entry: CompatibilityEntry) -> dict[str, Json]:

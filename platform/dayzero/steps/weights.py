@@ -58,8 +58,8 @@ def require_safetensors(release: Release) -> None:
     if weights and not any(file.path.endswith(".safetensors") for file in weights):
         raise BlockedError(
             f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code.",
-            remedy="Ask its publisher for safetensors, or convert the weights yourself and adapt that folder "
-            "(DAYZERO_ALLOW_PICKLE alone does not unblock it: this version has no sandbox to convert them in).",
+            remedy="Ask its publisher for safetensors; or allow it by its exact name in DAYZERO_ALLOW_PICKLE, convert its "
+            f"weights in a sandbox (dayzero convert {release.ref} --to safetensors --out DIR), and adapt that folder.",
         )
 
 

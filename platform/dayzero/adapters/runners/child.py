@@ -3,8 +3,8 @@
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, MEMORY
-MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved. A refusal or failure leaves one sentence in reason.txt
-beside the document.
+MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled.
+A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
 import traceback
@@ -53,6 +53,10 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_bridge import observe_bridge
 
             return observe_bridge(request)
+        case Observation.UNPICKLE:
+            from dayzero.adapters.runners.unpickling import unpickle
+
+            return unpickle(request)
         case _:
             raise BadInputError(f"this runner does not observe {request.observation.value}.", remedy="Ask the right one.")
 
