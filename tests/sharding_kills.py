@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from dayzero.adapters.transfer.output import INCOMPLETE, JOURNAL, MANIFEST
@@ -34,7 +34,7 @@ class KillFigures:
 
     def document(self) -> Mapping[str, object]:
         """The figures as the proof keeps them."""
-        return asdict(self)
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"found": dict(sorted(self.found.items()))}
 
 
 def killed_again_and_again(

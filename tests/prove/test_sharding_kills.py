@@ -13,11 +13,11 @@ from wide_checkpoints import dense, weight_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 PROOF = Path(__file__).parents[2] / "docs" / "proofs" / "sharding_kills.json"
-CONFIG = dense(12, hidden=1024)
+CONFIG = dense(8, hidden=512)
 
 
 def test_a_hundred_kills(tmp_path: Path) -> None:
-    figures = killed_again_and_again(tmp_path, CONFIG, files=4, kills=100, checkpoint_bytes=32 << 20, seed=11)
+    figures = killed_again_and_again(tmp_path, CONFIG, files=4, kills=100, checkpoint_bytes=8 << 20, seed=11)
     assert figures.kills == 100
     assert figures.redone_bytes <= figures.kills * most_in_flight(figures.checkpoint_bytes)
     conditions = {
