@@ -85,16 +85,19 @@ class OutputFolder:
 
     def put(self, name: str, content: bytes) -> None:
         """A whole small file, on the disk before it has its name; DependencyError when the disk fails."""
-        partial = name + INCOMPLETE
         try:
-            with os.fdopen(self.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            self.rename(partial, name)
+            self.stage(name, content)
+            self.rename(name + INCOMPLETE, name)
             self.sync()
         except OSError as error:
             raise self.failed(name, len(content), error) from error
+
+    def stage(self, name: str, content: bytes) -> None:
+        """A small file that is on the disk and has its name to get yet."""
+        with os.fdopen(self.open(name + INCOMPLETE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, in place of whatever has it."""

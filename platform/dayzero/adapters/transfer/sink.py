@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
@@ -19,13 +19,13 @@ from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
-from dayzero.errors import IntegrityError
+from dayzero.errors import DayzeroError, IntegrityError
 from dayzero.ports.hub import Progress
 from dayzero.stages.layout.ranks import fold, shard_header
 from dayzero.stages.transfer.digests import digest_lines, file_digest
 from dayzero.stages.transfer.routing import Route, Routes, routes_of, tensors_by_source
 
-CHECKPOINT_BYTES = 256 * 1024 * 1024
+CHECKPOINT_BYTES = 512 * 1024 * 1024
 """How many bytes are written between two moments at which they are made durable: what a power cut may cost."""
 
 
@@ -64,6 +64,7 @@ class Sink:
         self._journal = Journal(folder, Head(kept.layout_digest, self._targets))
         self._descriptors: dict[int, int] = {}
         self._passing: dict[str, _Passing] = {}
+        self._closed: list[Line] = []
         self._reached: dict[str, Reached] = {}
         self._sizes: dict[str, int] = {source.path: source.size_bytes for source in kept.sources}
         self._rows = threading.local()
@@ -160,9 +161,12 @@ class Sink:
                 remedy="Fetch the file again, then repeat: only this file passes again.",
             )
         reached, passing = self._reached[source], self._passing[source]
-        reached.sha256, reached.verified, passing.at = sha256, sha256 is not None and stated is not None, passing.size_bytes
+        reached.sha256, reached.verified, reached.to = sha256, sha256 is not None and stated is not None, passing.size_bytes
         with self._lock:
-            self._checkpoint((source,))
+            del self._passing[source]
+            reached.done = True
+            finished = tuple(passing.finished)
+            self._closed.append(Line(Said.DONE, source, "", reached.to, sha256, reached.verified, finished))
 
     def commit(self, vouched: ShardManifest | None = None) -> ShardManifest:
         """Give every rank file its name and write the manifest; all sources have passed.
@@ -171,7 +175,10 @@ class Sink:
         when a rank file differs from theirs; where all agree, their sources' hashes hold for these too.
         """
         assert not self.missing(), "a source has not passed"
-        self._flusher.wait()
+        if self._targets:
+            with self._lock:
+                self._checkpoint()
+            self._flusher.wait()
         files = list(self._kept.files)
         for target in self._targets:
             tensor_digests = self._digests[target].all(self._descriptors[target])
@@ -207,8 +214,9 @@ class Sink:
 
     def _publish(self, manifest: ShardManifest) -> None:
         try:
-            for descriptor in self._descriptors.values():
-                os.fsync(descriptor)
+            for target in self._targets:
+                file = manifest.files[target]
+                self._folder.stage(file.path + DIGESTS, digest_lines(file.tensors, file.tensor_digests))
             if self._targets and self._kept.manifest is not None and self._kept.manifest.files != manifest.files:
                 self._folder.remove(MANIFEST)
                 self._folder.sync()
@@ -216,8 +224,7 @@ class Sink:
                 path = self._layout.files[target].path
                 if self._folder.size(path + INCOMPLETE) is not None:
                     self._folder.rename(path + INCOMPLETE, path)
-                file = manifest.files[target]
-                self._folder.put(path + DIGESTS, digest_lines(file.tensors, file.tensor_digests))
+                self._folder.rename(path + DIGESTS + INCOMPLETE, path + DIGESTS)
             self._folder.sync()
             if self._targets or self._kept.manifest != manifest:
                 self._folder.put(MANIFEST, dump(fold(manifest)))
@@ -294,20 +301,14 @@ class Sink:
         if digests.update(route.tensor, at, piece):
             passing.finished.append((route.target, route.tensor, digests.done[route.tensor]))
 
-    def _checkpoint(self, done: tuple[str, ...] = ()) -> None:
+    def _checkpoint(self) -> None:
         """Make what is written so far durable beside the writing, and say so in the journal."""
-        lines = []
+        lines, self._closed = self._closed, []
         for source, passing in list(self._passing.items()):
             finished, passing.finished = passing.finished, []
             self._reached[source].to = passing.at
             self._reached[source].tensors.update(((target, place), digest) for target, place, digest in finished)
-            if source in done:
-                reached = self._reached[source]
-                reached.done = True
-                del self._passing[source]
-                lines.append(Line(Said.DONE, source, "", passing.at, reached.sha256, reached.verified, tuple(finished)))
-            else:
-                lines.append(Line(Said.PASSED, source, "", passing.at, None, False, tuple(finished)))
+            lines.append(Line(Said.PASSED, source, "", passing.at, None, False, tuple(finished)))
         self._unflushed = 0
         self._flusher.flush(lines)
 
@@ -317,6 +318,11 @@ class Sink:
         self._descriptors.clear()
 
     def _leave(self) -> None:
+        if self._closed or self._passing:
+            # An error is on its way up: what passed before it need not pass again, if the disk still takes it.
+            with suppress(DayzeroError), self._lock:
+                self._checkpoint()
+                self._flusher.wait()
         self._flusher.close()
         self._journal.close()
         self._close_targets()
