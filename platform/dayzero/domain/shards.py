@@ -124,6 +124,16 @@ class ShardManifest:
     sources: tuple[ShardSource, ...] = ()
     layout_digest: str = ""
 
+    @property
+    def source_files(self) -> tuple[str, ...]:
+        """The files of the checkpoint that its tensors are taken from, sorted."""
+        return tuple(sorted({tensor.file for file in self.files for tensor in file.tensors}))
+
+    @property
+    def verified(self) -> bool:
+        """Whether every source passed whole with its stated hash, or a node of this site vouches for the same bytes."""
+        return bool(self.sources) and all(source.verified for source in self.sources)
+
     def rank_weight_bytes(self, rank: int) -> int:
         """Bytes of tensors that the rank holds."""
         return sum(file.weight_bytes for file in self.files if file.rank == rank)

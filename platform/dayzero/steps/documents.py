@@ -31,14 +31,18 @@ def exit_code_of_outcome(outcome: Outcome) -> ExitCode:
 def streamed_notes(streamed: Streamed) -> tuple[str, ...]:
     """What people should know of fetched shards: whether they are verified, and what slices cost."""
     unverified = [source.path for source in streamed.manifest.sources if not source.verified]
-    notes = ["every byte was checked" if streamed.verified else f"unverified: {len(unverified)} source files were not checked"]
+    notes = [
+        "every byte was checked"
+        if streamed.manifest.verified
+        else f"unverified: {len(unverified)} source files were not checked"
+    ]
     plan = streamed.slices
     if plan is not None:
         notes.append(
             f"{plan.read_bytes:,} bytes were asked for in {plan.requests:,} requests ({plan.requests_per_gib:.0f} a GiB), "
             f"{plan.overread_bytes:,} of them read over; {plan.streamed_tensors:,} strided slices came as whole rows"
         )
-        if not streamed.verified:
+        if not streamed.manifest.verified:
             notes.append("slices have no digest on a hub: set DAYZERO_SITE_URL to a `dayzero hub serve --shards` of this site")
     return tuple(notes)
 
@@ -76,7 +80,7 @@ def fetch_document(streamed: Streamed, out: Path) -> dict[str, Json]:
         "degrees": plain(manifest.degrees),
         "out": str(out),
         "files": files,
-        "verified": streamed.verified,
+        "verified": manifest.verified,
         "sources": [
             {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256, "verified": one.verified}
             for one in manifest.sources

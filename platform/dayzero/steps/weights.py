@@ -21,7 +21,7 @@ from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.headers.files import disagreement
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
-from dayzero.stages.transfer.estimating import gate_notes, needs_approval
+from dayzero.stages.transfer.estimating import gate_notes, needs_approval, source_sizes
 from dayzero.stages.transfer.slices import slices_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.headers import checkpoint_index
@@ -188,16 +188,10 @@ def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Shards that came straight from a hub (or this disk), what was asked for where only slices were, and whether every byte
-    was checked."""
+    """Shards that came straight from a hub (or this disk), and what was asked for where only slices were."""
 
     manifest: ShardManifest
     slices: SlicePlan | None = None
-
-    @property
-    def verified(self) -> bool:
-        """Whether every source passed whole with its stated hash, or a node of this site vouches for the same bytes."""
-        return bool(self.manifest.sources) and all(source.verified for source in self.manifest.sources)
 
 
 def stream_shards(
@@ -246,12 +240,11 @@ def written_shards(bench: Bench, lease: Lease, into: Path) -> Streamed:
 def _stream_estimate(
     bench: Bench, release: Release, layout: ShardManifest, into: Path, slices: SlicePlan | None
 ) -> TransferEstimate:
-    needed = {tensor.file for file in layout.files for tensor in file.tensors}
-    sizes = [file.size_bytes for file in release.files if file.path in needed]
+    sizes = source_sizes(release, layout)
     room = bench.transfer.room(release, into)
     return TransferEstimate(
         subject=str(release.ref),
-        download_bytes=slices.read_bytes if slices else sum(sizes),
+        download_bytes=slices.read_bytes if slices else sum(sizes.values()),
         disk_bytes=sum(file.size_bytes for file in layout.files),
         free_bytes=room.free_bytes,
         requests=slices.requests if slices else len(sizes),

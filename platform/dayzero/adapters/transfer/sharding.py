@@ -32,7 +32,7 @@ def write_shards(
     another process writes there.
     """
     hashed = integrity is Integrity.SHA256
-    names = sorted({tensor.file for file in layout.files for tensor in file.tensors})
+    names = layout.source_files
     _require_apart(model_dir, names, layout, into)
     stated = stated or {}
     required = {name: stated.get(name) for name in names} if hashed else {}
@@ -89,7 +89,7 @@ def _close(sink: Sink, passed: _Passed, stated: Mapping[str, str]) -> None:
         passed.source.close()
 
 
-def _require_apart(model_dir: Path, names: list[str], layout: ShardManifest, into: Path) -> None:
+def _require_apart(model_dir: Path, names: tuple[str, ...], layout: ShardManifest, into: Path) -> None:
     """BadInputError when a rank file would take the place of a source."""
     if into.exists() and model_dir.exists() and into.samefile(model_dir):
         taken = sorted({file.path for file in layout.files}.intersection(names))

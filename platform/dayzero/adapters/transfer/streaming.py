@@ -81,12 +81,6 @@ def stream_shards(
         return sink.commit(vouched)
 
 
-def source_bytes(release: Release, layout: ShardManifest) -> Mapping[str, int]:
-    """The sizes of the files that a layout takes bytes of."""
-    needed = {tensor.file for file in layout.files for tensor in file.tensors}
-    return {file.path: file.size_bytes for file in release.files if file.path in needed}
-
-
 def _sources(
     release: Release, index: CheckpointIndex, layout: ShardManifest, slices: SlicePlan | None, hashed: bool
 ) -> Mapping[str, _Source]:
@@ -96,7 +90,7 @@ def _sources(
         headers.setdefault(header.file, []).append(header)
     ranges = {one.file: one.ranges for one in slices.files} if slices is not None else {}
     found = {}
-    for name in sorted({tensor.file for file in layout.files for tensor in file.tensors}):
+    for name in layout.source_files:
         if name not in files:
             raise NotFoundError(f"there is no file {name} in {release.ref}.")
         source = _Source(files[name], tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))

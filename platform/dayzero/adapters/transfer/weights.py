@@ -8,7 +8,7 @@ from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.space import free_bytes
-from dayzero.adapters.transfer.streaming import source_bytes, stream_shards
+from dayzero.adapters.transfer.streaming import stream_shards
 from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.domain.release import Release
 from dayzero.domain.shards import Integrity, ShardManifest
@@ -16,6 +16,7 @@ from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import Room, TransferEstimate
 from dayzero.ports.hub import Hub, Progress
+from dayzero.stages.transfer.estimating import source_sizes
 
 
 class WeightTransfer:
@@ -69,7 +70,7 @@ class WeightTransfer:
         integrity: Integrity = Integrity.SHA256,
     ) -> ShardManifest:
         """The layout's rank files under `into`, from what the hub sends, each byte once; see stream_shards."""
-        moved = slices.read_bytes if slices else sum(source_bytes(release, layout).values())
+        moved = slices.read_bytes if slices else sum(source_sizes(release, layout).values())
         started_s = time.monotonic()
         manifest = stream_shards(
             hub, release, index, layout, into, progress,

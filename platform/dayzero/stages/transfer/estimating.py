@@ -1,7 +1,16 @@
 """Whether a transfer may begin by itself, and what is said of it before it does."""
 
+from collections.abc import Mapping
+
 from dayzero.domain.release import Release
+from dayzero.domain.shards import ShardManifest
 from dayzero.domain.transfers import TransferEstimate
+
+
+def source_sizes(release: Release, layout: ShardManifest) -> Mapping[str, int]:
+    """The sizes of the release's files that a layout takes bytes of."""
+    needed = set(layout.source_files)
+    return {file.path: file.size_bytes for file in release.files if file.path in needed}
 
 
 def needs_approval(estimate: TransferEstimate, approve_below_bytes: int) -> bool:

@@ -40,8 +40,7 @@ class ShardRecords:
                 manifest = load(ShardManifest, content)
             except (OSError, BadInputError):
                 continue
-            checked = bool(manifest.sources) and all(source.verified for source in manifest.sources)
-            if checked and manifest.content_id == content_id and str(manifest.degrees) == degrees:
+            if manifest.verified and manifest.content_id == content_id and str(manifest.degrees) == degrees:
                 return ShardRecord(content, hashlib.sha256(content).hexdigest())
         return None
 
