@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dayzero.adapters.transfer.resharding import reshard as write_reshaped
-from dayzero.adapters.transfer.verifying import read_manifest
+from dayzero.adapters.transfer.verifying import completed_manifest
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.errors import BadInputError
@@ -30,11 +30,7 @@ def reshard(
 
     BadInputError: no shards or configuration there, or degrees that the structure does not allow. More: see the adapter.
     """
-    manifest = read_manifest(shards)
-    if manifest is None:
-        raise BadInputError(
-            f"{shards} has no manifest: no shards were ever completed there.", remedy="Name a folder of shards."
-        )
+    manifest = completed_manifest(shards)
     index = index_of_shards(manifest)
     path = config / _CONFIG if config.is_dir() else config
     spec = read_spec(_read(path), index, side=_read(beside) if (beside := path.with_name(SIDE_FILE)).is_file() else None)

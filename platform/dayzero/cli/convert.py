@@ -1,6 +1,5 @@
 """Commands that make a checkpoint from another: convert, export."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,19 +9,13 @@ from dayzero import app
 from dayzero.cli.arguments import Json, Model
 from dayzero.cli.output import print_document, print_table, progress_shown
 from dayzero.domain.conversion import WeightFormat
+from dayzero.domain.shards import Integrity
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.steps.documents import convert_document, export_document
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to make; it appears whole or not at all.")]
-
-
-class Integrity(StrEnum):
-    """What is checked of the shards before they are joined."""
-
-    SHA256 = "sha256"
-    NONE = "none"
 
 
 def convert(

@@ -5,9 +5,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dayzero.adapters.transfer.joined import ShardReader, joined_windows
-from dayzero.adapters.transfer.output import MANIFEST, require_plain_names
+from dayzero.adapters.transfer.output import require_plain_names
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
-from dayzero.adapters.transfer.verifying import read_manifest, verify_shards
+from dayzero.adapters.transfer.verifying import completed_manifest, verify_shards
 from dayzero.domain.canonical import digest
 from dayzero.domain.shards import Integrity, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
@@ -31,11 +31,7 @@ def reshard(
     The shards' digests are checked first (`integrity` none: not, and no source counts as verified). BadInputError: no manifest
     there, ranks missing, shards of another checkpoint, or `into` is their folder. IntegrityError: damaged shards.
     """
-    manifest = verify_shards(shards) if integrity is Integrity.SHA256 else read_manifest(shards)
-    if manifest is None:
-        raise BadInputError(
-            f"{shards} has no {MANIFEST}: no shards were ever completed there.", remedy="Name a folder of shards."
-        )
+    manifest = verify_shards(shards) if integrity is Integrity.SHA256 else completed_manifest(shards)
     if manifest.content_id != layout.content_id:
         raise BadInputError(f"{shards} holds shards of {manifest.content_id[:12]}, not of {layout.content_id[:12]}.")
     if into.exists() and into.samefile(shards):

@@ -21,14 +21,23 @@ def read_manifest(folder: Path) -> ShardManifest | None:
     return parse_manifest(content, lambda name: _content(folder, name)) if content is not None else None
 
 
+def completed_manifest(folder: Path) -> ShardManifest:
+    """The manifest of a folder of shards; BadInputError when there is none (its writing never ended), or it is malformed."""
+    manifest = read_manifest(folder)
+    if manifest is None:
+        raise BadInputError(
+            f"{folder} has no {MANIFEST}: no shards were ever completed there.",
+            remedy="Name a folder of shards, or write them first.",
+        )
+    return manifest
+
+
 def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManifest:
     """Read every rank file and compare each tensor's digest with the manifest's, and header and size with the layout's.
 
     BadInputError: the folder has no manifest (its writing never ended). IntegrityError names the files and tensors that differ.
     """
-    manifest = read_manifest(folder)
-    if manifest is None:
-        raise BadInputError(f"{folder} has no {MANIFEST}: no shards were ever completed there.", remedy="Write them first.")
+    manifest = completed_manifest(folder)
     total, done = sum(file.size_bytes for file in manifest.files), 0
     damaged: list[str] = []
     for file in manifest.files:
