@@ -39,19 +39,24 @@ def cache_supported(dtype: str, profile: PlatformProfile) -> bool:
     """Whether nothing speaks against a cache of that dtype: a source that says so, or a list of dtypes without it.
     BadInputError for a dtype that is no cache dtype."""
     cache_element_bytes(dtype)
+    return why_not(dtype, profile) is None
+
+
+def why_not(dtype: str, profile: PlatformProfile) -> str | None:
+    """What speaks against a dtype of storage: a source that says so, or a list of dtypes without its arithmetic."""
     arithmetic = _ARITHMETIC.get(dtype, dtype)
-    if arithmetic in profile.unsupported_dtypes:
-        return False
-    return not profile.dtypes or arithmetic in profile.dtypes or arithmetic == "float32"
+    said = profile.unsupported_dtypes.get(arithmetic)
+    if said is not None:
+        return str(said.value)
+    taken = not profile.dtypes or arithmetic in profile.dtypes or arithmetic == "float32"
+    return None if taken else "it is not among the dtypes that the profile names"
 
 
 def choice_findings(workload: Workload, profile: PlatformProfile) -> Iterator[Finding]:
     """Which of the workload's cache dtypes the platform cannot take."""
     for dtype in workload.cache_dtypes:
-        if not cache_supported(dtype, profile):
-            why = profile.unsupported_dtypes.get(_ARITHMETIC.get(dtype, dtype))
-            said = f": {why.value}" if why is not None else ": it is not among the dtypes that the profile names"
-            yield Finding("plan.cache_dtype", dtype, f"{profile.slug} takes no {dtype} cache{said}")
+        if (why := why_not(dtype, profile)) is not None:
+            yield Finding("plan.cache_dtype", dtype, f"{profile.slug} takes no {dtype} cache: {why}")
 
 
 def sensible(degrees: Degrees, choices: Choices, layers: int) -> bool:

@@ -15,6 +15,7 @@ from dayzero.domain.planning import Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError
+from dayzero.stages.planning.choices import why_not
 
 _HEAD = ("lm_head",)
 _WHOLE = ("bfloat16", "float16")
@@ -81,14 +82,8 @@ def choices_of(
 
 
 def _untaken(one: Stored, profile: PlatformProfile) -> str | None:
-    if one.dtype != "fp8":
-        return None
-    why = profile.unsupported_dtypes.get("float8")
-    if why is not None:
-        return f"{profile.slug} takes no fp8 weights: {why.value}"
-    if profile.dtypes and "float8" not in profile.dtypes:
-        return f"{profile.slug} takes no fp8 weights: float8 is not among the dtypes that the profile names"
-    return None
+    why = why_not(one.dtype, profile) if one.dtype == "fp8" else None
+    return None if why is None else f"{profile.slug} takes no fp8 weights: {why}"
 
 
 def chosen(reports: Sequence[tuple[Stored, PlanReport]], workload: Workload) -> PlanReport:
