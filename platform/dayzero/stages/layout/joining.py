@@ -8,6 +8,7 @@ from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.tensors import DTYPE_BITS
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.cut import Range
+from dayzero.stages.layout.ranks import reached
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +135,6 @@ def _number_of(expert: int, rows: Iterable[Range]) -> int | None:
 
 
 def _require_cover(name: str, slab: Slab) -> None:
-    at = 0
-    for start, stop in sorted(piece for each in slab.slices for piece in each.pieces):
-        if start > at:
-            break
-        at = max(at, stop)
+    at = reached(each.pieces for each in slab.slices)
     if at != slab.extent or not slab.slices:
         raise BadInputError(f"no shard holds {name} from {at} on, of {slab.extent}.", remedy="Shard the model anew.")

@@ -13,7 +13,7 @@ from dayzero.errors import BadInputError
 from dayzero.stages.layout.cut import Range
 from dayzero.stages.layout.partition import Coordinates, coordinates_of, expert_slices, slots_of
 
-__all__ = ["RankFiles", "covers", "fold", "rank_path", "shard_header", "unfold"]
+__all__ = ["RankFiles", "covers", "fold", "rank_path", "reached", "shard_header", "unfold"]
 
 _Ranges = tuple[Range, ...]
 
@@ -73,12 +73,17 @@ def _is_sound(cut: ShardCut, degrees: Degrees) -> bool:
 
 def covers(parts: Iterable[_Ranges], size: int) -> bool:
     """Whether the pieces of all parts together leave out nothing of [0, size): no tensor may be cut so that a byte is lost."""
+    return reached(parts) >= size
+
+
+def reached(parts: Iterable[_Ranges]) -> int:
+    """How far from 0 the pieces of all parts together leave out nothing."""
     at = 0
     for start, stop in sorted(piece for pieces in parts for piece in pieces):
         if start > at:
-            return False
+            break
         at = max(at, stop)
-    return at >= size
+    return at
 
 
 def _filled(file: ShardFile, made: "RankFiles") -> ShardFile:
