@@ -11,8 +11,8 @@ import pytest
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from dayzero.adapters.conversion.four_bits import from_int4, from_mxfp4  # noqa: E402
-from dayzero.adapters.conversion.fp8_blocks import from_fp8, to_fp8  # noqa: E402
+from dayzero.adapters.conversion.four_bits import from_int4, from_mxfp4  # noqa: E402 - after importorskip
+from dayzero.adapters.conversion.fp8_blocks import from_fp8, to_fp8  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 ROUNDS = int(os.environ.get("DAYZERO_BENCH_ROUNDS", "5"))

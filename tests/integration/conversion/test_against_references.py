@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from conversion_models import converted, write_model  # noqa: E402
+from conversion_models import converted, write_model  # noqa: E402 - after importorskip
 
-from dayzero.adapters.conversion.four_bits import from_int4, from_mxfp4, zero_points  # noqa: E402
-from dayzero.adapters.conversion.fp8_blocks import from_fp8, to_fp8  # noqa: E402
-from dayzero.domain.conversion import WeightFormat  # noqa: E402
+from dayzero.adapters.conversion.four_bits import from_int4, from_mxfp4, zero_points  # noqa: E402 - after importorskip
+from dayzero.adapters.conversion.fp8_blocks import from_fp8, to_fp8  # noqa: E402 - after importorskip
+from dayzero.domain.conversion import WeightFormat  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 SEEDS = st.integers(0, 2**31)

@@ -19,11 +19,11 @@ from dayzero.stages.configuration.quantization import quantization_of
 
 numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
-from conversion_models import converted, write_model  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from conversion_models import converted, write_model  # noqa: E402 - after importorskip
+from safetensors.torch import load_file, save_file  # noqa: E402 - after importorskip
 
-from dayzero.adapters.conversion import folder as folders  # noqa: E402
-from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402
+from dayzero.adapters.conversion import folder as folders  # noqa: E402 - after importorskip
+from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

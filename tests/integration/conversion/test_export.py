@@ -20,7 +20,7 @@ from dayzero.stages.layout.laying import UncuttableError, lay_out
 from dayzero.stages.structure.reading import read_spec
 
 numpy = pytest.importorskip("numpy")
-from dayzero.adapters.conversion.exporting import export_shards  # noqa: E402
+from dayzero.adapters.conversion.exporting import export_shards  # noqa: E402 - after importorskip
 
 pytestmark = pytest.mark.torch
 

@@ -12,9 +12,9 @@ from dayzero.errors import BadInputError, BlockedError
 from dayzero.settings import Settings, load_settings
 
 torch = pytest.importorskip("torch")
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402 - after importorskip
 
-from dayzero.app.converting import unpickle  # noqa: E402
+from dayzero.app.converting import unpickle  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

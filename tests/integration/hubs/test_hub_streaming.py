@@ -72,7 +72,7 @@ def test_parts_side_by_side_make_one_stream_and_stay_bounded(tmp_path: Path) -> 
         assert taken(hub.stream(release, "model.safetensors", ranges, connections=3), ranges) == slices(content, ranges)
         sent = server.sent_bytes("model.safetensors")
         assert sent == sum(end - begin for begin, end in ranges)
-        with closing(hub.stream(release, "model.safetensors", ((0, len(content)),), connections=2)) as stream:  # type: ignore[type-var]
+        with closing(hub.stream(release, "model.safetensors", ((0, len(content)),), connections=2)) as stream:
             next(iter(stream))
             time.sleep(0.5)
         assert server.sent_bytes("model.safetensors") - sent <= 3 * AHEAD_BYTES, "nobody read on, and still it was fetched"

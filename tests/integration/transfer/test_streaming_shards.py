@@ -39,7 +39,7 @@ def served(models: Path) -> Iterator[CountingHub]:
 
 
 def stream(known: Known, layout: ShardManifest, into: Path, **more: object) -> ShardManifest:
-    return stream_shards(known.hub, known.release, known.index, layout, into, None, **more)  # type: ignore[arg-type]
+    return stream_shards(known.hub, known.release, known.index, layout, into, None, **more)
 
 
 def verified(manifest: ShardManifest) -> bool:
@@ -182,11 +182,11 @@ def test_a_run_that_stopped_goes_on_with_what_is_missing(models: Path, served: C
             self.asked.append(path)
             if path == last:
                 raise UnavailableError("it went away.")
-            yield from known.hub.stream(release, path, ranges, **named)  # type: ignore[arg-type]
+            yield from known.hub.stream(release, path, ranges, **named)
 
     failing = Failing()
     with pytest.raises(UnavailableError, match="went away"):
-        stream(replace(known, hub=failing), layout, tmp_path / "out", connections=1)  # type: ignore[arg-type]
+        stream(replace(known, hub=failing), layout, tmp_path / "out", connections=1)
     assert failing.asked[-1] == last and not rank_files(tmp_path / "out")
     before = served.sent_bytes("resolve")
     assert verified(stream(known, layout, tmp_path / "out"))

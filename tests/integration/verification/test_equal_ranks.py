@@ -9,17 +9,17 @@ from verification_shards import shard_model
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file  # noqa: E402 - after importorskip
 
-from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402
-from dayzero.adapters.runners.isolated import SubprocessRunner  # noqa: E402
-from dayzero.codec import load  # noqa: E402
-from dayzero.domain.conversion import WeightFormat  # noqa: E402
-from dayzero.domain.observations import ParallelObserved  # noqa: E402
-from dayzero.domain.planning import Degrees  # noqa: E402
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest  # noqa: E402
-from dayzero.domain.verdict import Verdict  # noqa: E402
-from dayzero.stages.judging.checks import judge  # noqa: E402
+from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402 - after importorskip
+from dayzero.adapters.runners.isolated import SubprocessRunner  # noqa: E402 - after importorskip
+from dayzero.codec import load  # noqa: E402 - after importorskip
+from dayzero.domain.conversion import WeightFormat  # noqa: E402 - after importorskip
+from dayzero.domain.observations import ParallelObserved  # noqa: E402 - after importorskip
+from dayzero.domain.planning import Degrees  # noqa: E402 - after importorskip
+from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest  # noqa: E402 - after importorskip
+from dayzero.domain.verdict import Verdict  # noqa: E402 - after importorskip
+from dayzero.stages.judging.checks import judge  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)

@@ -55,7 +55,7 @@ def release_of(sizes: dict[str, int]) -> Release:
 
 def index_of_files(files: dict[str, bytes]):
     release = release_of({path: len(content) for path, content in files.items()})
-    return release, checkpoint_index(FilesHub(files), release)  # type: ignore[arg-type]
+    return release, checkpoint_index(FilesHub(files), release)
 
 
 def test_d01_index_files_and_headers_disagree() -> None:
@@ -129,7 +129,7 @@ def test_a_header_of_gigabytes_is_not_read() -> None:
     size = 20_000_000_000
     hub = FilesHub({"model.safetensors": struct.pack("<Q", 8_000_000_000) + bytes(FIRST_READ_BYTES)})
     with pytest.raises(BadInputError, match=r"model\.safetensors claims a header of 8000000000 bytes; the format allows"):
-        checkpoint_index(hub, release_of({"model.safetensors": size}))  # type: ignore[arg-type]
+        checkpoint_index(hub, release_of({"model.safetensors": size}))
     assert hub.read_bytes == FIRST_READ_BYTES
 
 
@@ -137,7 +137,7 @@ def test_a_header_that_ends_early_is_refused() -> None:
     content = safetensors("a")
     hub = FilesHub({"model.safetensors": content[:20]})
     with pytest.raises(BadInputError, match=r"model\.safetensors"):
-        checkpoint_index(hub, release_of({"model.safetensors": len(content)}))  # type: ignore[arg-type]
+        checkpoint_index(hub, release_of({"model.safetensors": len(content)}))
 
 
 def test_the_same_tensor_in_two_files_is_an_error() -> None:
