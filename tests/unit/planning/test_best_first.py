@@ -34,7 +34,7 @@ def divisions(draw: st.DrawFn) -> Degrees:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(LARGE), st.sampled_from(["h200", "ascend-910c", "tpu-v5e"]), divisions(), st.integers(1, 5000),
+@given(st.sampled_from(LARGE), st.sampled_from(["h200", "ascend-910c", "tpu-v5e", "tpu-v6e"]), divisions(), st.integers(1, 5000),
        st.sampled_from([None, 512, 2048]), st.sampled_from([None, "fp8"]), st.integers(2, 6000))  # fmt: skip
 def test_no_plan_is_faster_than_its_bounds(model, platform, degrees, concurrency, chunk, dtype, context) -> None:
     workload = Workload(context_tokens=context, output_tokens=max(1, context // 5), concurrency=concurrency)
@@ -43,6 +43,7 @@ def test_no_plan_is_faster_than_its_bounds(model, platform, degrees, concurrency
     assert likely is not None and floor is not None
     exact = likely.served(degrees, choices)
     if exact is None:
+        assert floor.served(degrees, choices) is None
         return
     groups, others = grouped([(degrees, choices)], floor, PROFILES[platform], workload)
     assert not others

@@ -27,7 +27,8 @@ class _Least:
 
 
 class ServingFloor(ServingCost):
-    """The least times and the most throughput that a plan can have; every answer bounds the one of `ServingCost`."""
+    """The least times and the most throughput that a plan can have; every answer bounds the one of `ServingCost`, and a plan's
+    is None exactly where that one's is."""
 
     def __init__(self, steps: StepCost, workload: Workload) -> None:
         super().__init__(steps, workload)
@@ -36,8 +37,13 @@ class ServingFloor(ServingCost):
         self._leasts: dict[tuple[int, int, int, int, int, Choices], tuple[_Least, _Least] | None] = {}
 
     def steps_s(self, degrees: Degrees, choices: Choices, sequences: int) -> tuple[float, float] | None:
-        leasts = self._both(degrees, choices, _rounded(sequences))
-        return None if leasts is None else (self._stage_s(leasts[0], degrees.pp), self._stage_s(leasts[1], degrees.pp))
+        few = _rounded(sequences)
+        leasts = self._both(degrees, choices, few)
+        # A chunk makes the hop longer: without it is the least of both.
+        hop_s = self.hop_s(degrees, self.loads(few, choices)[1]) if degrees.pp > 1 else 0.0
+        if leasts is None or hop_s is None:
+            return None
+        return self._stage_s(leasts[0], degrees.pp) + hop_s, self._stage_s(leasts[1], degrees.pp) + hop_s
 
     def passage_s(self, degrees: Degrees, choices: Choices, load: Load) -> float | None:
         """Seconds of a step on all stages together, whatever pp and dp are."""

@@ -46,6 +46,7 @@ class RankMemory:
         self._layers: dict[tuple[int, int, int], _LayerWeights | None] = {}
         self._model = MemoryModel(spec, profile, workload)
         self._models = {workload.concurrency: self._model}
+        self._held: dict[tuple[int, int, int, int], list[tuple[int, int, int, int]]] = {}
         self._distinct: dict[int, tuple[int, ...]] = {}
 
     @property
@@ -132,9 +133,12 @@ class RankMemory:
                 owner = max(range(len(held.experts_bytes)), key=held.experts_bytes.__getitem__)
                 found.append((stage, owner, held.common_bytes + held.experts_bytes[owner], held.redundant_bytes[owner]))
             return found
-        bounds = stage_layers(len(self.spec.layers), degrees.pp)
-        return [(stage, 0, _between(layers, bounds[stage], stage == 0, stage == degrees.pp - 1, degrees.pp), 0)
-                for stage in self._stages(degrees.pp)]  # fmt: skip
+        key = (degrees.tp, degrees.pp, degrees.ep, degrees.etp)
+        if key not in self._held:
+            bounds = stage_layers(len(self.spec.layers), degrees.pp)
+            self._held[key] = [(stage, 0, _between(layers, bounds[stage], stage == 0, stage == degrees.pp - 1, degrees.pp), 0)
+                               for stage in self._stages(degrees.pp)]  # fmt: skip
+        return self._held[key]
 
     def _by_layer(self, degrees: Degrees) -> _LayerWeights | None:
         key = (degrees.tp, degrees.ep, degrees.etp)

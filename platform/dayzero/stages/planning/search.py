@@ -192,21 +192,24 @@ class Search:
         assert self.estimator.floor is not None
         served = self.estimator.floor.served(degrees, choices)
         if served is None:
-            return self._timed(degrees, choices)
+            return self._without_times(Candidate(degrees, choices, None), self._has_target())
         return self._on_time(Candidate(degrees, choices, served, bounded=True))
 
     def _timed(self, degrees: Degrees, choices: Choices) -> Candidate | None:
         """The candidate with its likely times; None when it misses a target (the refusal is counted)."""
         if self.workload.training is not None:
             return self._trained(degrees, choices)
-        serving = self.estimator.likely
-        wanted = self.workload.ttft_s is not None or self.workload.tpot_s is not None or self.workload.rate_per_s is not None
+        serving, wanted = self.estimator.likely, self._has_target()
         if serving is None or (self.workload.objective is Objective.WIDEST and not wanted):
             return self._untimed(Candidate(degrees, choices, None), wanted)
         served = serving.served(degrees, choices)
         if served is None:
             return self._without_times(Candidate(degrees, choices, None), wanted)
         return self._on_time(Candidate(degrees, choices, served))
+
+    def _has_target(self) -> bool:
+        workload = self.workload
+        return workload.ttft_s is not None or workload.tpot_s is not None or workload.rate_per_s is not None
 
     def _on_time(self, candidate: Candidate) -> Candidate | None:
         """The candidate, None when it misses a target (the refusal is counted)."""
