@@ -37,10 +37,8 @@ class ServingFloor(ServingCost):
         self._leasts: dict[tuple[int, int, int, int, int, Choices], tuple[_Least, _Least] | None] = {}
 
     def steps_s(self, degrees: Degrees, choices: Choices, sequences: int) -> tuple[float, float] | None:
-        few = _rounded(sequences)
-        leasts = self._both(degrees, choices, few)
-        # A chunk makes the hop longer: without it is the least of both.
-        hop_s = self.hop_s(degrees, self.loads(few, choices)[1]) if degrees.pp > 1 else 0.0
+        leasts = self._both(degrees, choices, _rounded(sequences))
+        hop_s = self.shortest_hop_s(degrees) if degrees.pp > 1 else 0.0
         if leasts is None or hop_s is None:
             return None
         return self._stage_s(leasts[0], degrees.pp) + hop_s, self._stage_s(leasts[1], degrees.pp) + hop_s

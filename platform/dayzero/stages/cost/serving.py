@@ -189,10 +189,17 @@ class ServingCost:
 
     def hop_s(self, degrees: Degrees, load: Load) -> float | None:
         """From one stage to the next: hidden states of the step, cut by tp."""
-        stride = degrees.tp * degrees.cp * degrees.dp
         tokens = load.prefill_tokens / degrees.cp + load.decode_sequences
         message = tokens * (self.steps.spec.hidden_size or 0) * ACTIVATION_BYTES / degrees.tp
-        return self.steps.network.point_to_point(message, stride, degrees.world)
+        return self._hop_s(degrees, message)
+
+    def shortest_hop_s(self, degrees: Degrees) -> float | None:
+        """The hop of a step without tokens; None where any hop's is."""
+        return self._hop_s(degrees, 0.0)
+
+    def _hop_s(self, degrees: Degrees, message: float) -> float | None:
+        stride = degrees.tp * degrees.cp * degrees.dp
+        return self.steps.network.point_to_point(message, stride, stride * degrees.pp)
 
 
 @lru_cache(maxsize=8192)

@@ -3,6 +3,7 @@ devices has tens of thousands of plans and a thousand groups, most of which neve
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.domain.platforms import PlatformProfile
@@ -73,8 +74,8 @@ def _group(
     served = floor.together(held[0], choices, batch, each)
     if served is None:
         return None
-    occupied = min(occupied_devices(degrees, profile) for degrees in held)
-    return Group(held, choices, served, occupied, min(degrees.world for degrees in held))
+    smallest = min(held, key=attrgetter("world"))
+    return Group(held, choices, served, occupied_devices(smallest, profile), smallest.world)
 
 
 def group_preference(workload: Workload, group: Group) -> tuple[float, ...]:

@@ -25,7 +25,8 @@ class Candidate:
 def occupied_devices(degrees: Degrees, profile: PlatformProfile) -> int:
     """Devices that the plan keeps others from: whole nodes, once it needs more than one."""
     node = int(profile.devices_per_node.value) if profile.devices_per_node is not None else 1
-    return degrees.world if degrees.world <= node or node < 1 else -(-degrees.world // node) * node
+    world = degrees.world
+    return world if world <= node or node < 1 else -(-world // node) * node
 
 
 def widest_first(degrees: Degrees) -> tuple[int, ...]:
