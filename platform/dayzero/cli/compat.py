@@ -3,8 +3,6 @@
 import csv
 import io
 import json as json_module
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Annotated
 import typer
 
 from dayzero.cli.opening import open_plane
-from dayzero.cli.output import cell, print_document, print_line, print_table
+from dayzero.cli.output import cell, print_document, print_line, print_table, write_text
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
@@ -128,7 +126,7 @@ def export(
     if out is None:
         typer.echo(text, nl=False)
         return
-    write_whole(out, text)
+    write_text(out, text)
     print_line(f"{len(rows)} entries in {out}")
 
 
@@ -145,23 +143,6 @@ def exported(rows: Sequence[Row], filter_: str, format_: Format) -> str:
     writer.writerow(names)
     writer.writerows([csv_text(value) if isinstance(value, str) else value for value in line] for line in values)
     return text.getvalue()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The text in the file, all of it or nothing; BadInputError when the file cannot be written."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise BadInputError(f"{path} cannot be written: {error.strerror}.", remedy="Name another file with --out.") from error
 
 
 def _bare(value: object) -> str | int | float:

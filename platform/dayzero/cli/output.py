@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from dayzero.disk import refusal, write_whole
 from dayzero.domain.canonical import plain
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, DayzeroError, DependencyError
@@ -68,10 +69,16 @@ def print_text(text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The text into a file; BadInputError where there is no such folder, or a folder of that name."""
+    """The text into a file, all of it or nothing; BadInputError where it cannot be written."""
     if path.is_dir() or not path.parent.is_dir():
         raise BadInputError(f"{path} cannot be written.", remedy="Name a file in a folder that exists.")
-    path.write_text(text, encoding="utf-8")
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")  # a pipe or a device: there is nothing to replace
+        return
+    try:
+        write_whole(path, text.encode())
+    except DependencyError as error:
+        raise BadInputError(error.message, remedy="Name a file in a folder that can be written.") from error
 
 
 def print_error(error: DayzeroError) -> None:
@@ -83,10 +90,7 @@ def disk_error(error: OSError) -> DependencyError | None:
     """What a disk's refusal means to the operator; None for an error that is not about a disk."""
     if error.errno not in _DISK_REFUSALS:
         return None
-    where = f"{error.filename} cannot be written" if error.filename else "a file cannot be written"
-    return DependencyError(
-        f"{where}: {error.strerror}.", remedy="Free space or give access there, or set DAYZERO_DATA_DIR to another folder."
-    )
+    return refusal(error.filename or "a file", error)
 
 
 @contextmanager

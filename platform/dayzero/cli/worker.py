@@ -17,6 +17,7 @@ from dayzero.adapters.processes.folder import only_one
 from dayzero.adapters.processes.group import ChildSpec, Group
 from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.adapters.remote.ledger import HttpLedger
+from dayzero.disk import write_whole
 from dayzero.errors import BadInputError
 from dayzero.settings import Settings, load_settings
 
@@ -111,7 +112,7 @@ def own_id(folder: Path) -> str:
         return str(uuid.UUID(path.read_text().strip()))
     except (OSError, ValueError):
         made = str(uuid.uuid4())
-        path.write_text(made)
+        write_whole(path, made.encode())
         return made
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dayzero import disk
 from dayzero.codec import dump
 from dayzero.domain.conversion import WeightFormat
 from dayzero.errors import BadInputError, DependencyError
@@ -22,7 +23,6 @@ torch = pytest.importorskip("torch")
 from conversion_models import converted, write_model  # noqa: E402 - after importorskip
 from safetensors.torch import load_file, save_file  # noqa: E402 - after importorskip
 
-from dayzero.adapters.conversion import folder as folders  # noqa: E402 - after importorskip
 from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
@@ -187,7 +187,7 @@ def test_an_output_that_is_there_is_kept(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_model(tmp_path / "model", "dense")
-    monkeypatch.setattr(folders.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
     with pytest.raises(DependencyError, match="10 are free"):
         convert_checkpoint(model, WeightFormat.FP8_BLOCK, tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]

@@ -210,7 +210,7 @@ def _asks(hub: HuggingFaceHub, release: Release, tmp_path: Path) -> list[Callabl
     [
         ("wrong-digest", IntegrityError, "the hub stated", ".quarantine"),
         ("long", IntegrityError, "more of", ".quarantine"),
-        ("huge-sizes", DependencyError, "bytes are free", ".incomplete"),
+        ("huge-sizes", DependencyError, "are free", ".incomplete"),
         ("wrong-range", IntegrityError, "was to send", ".incomplete"),
         ("lying-sizes", UnavailableError, "bytes of", ".incomplete"),
     ],

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checkpoints import DEEPSEEK, SMOLLM2, index_for, names_for, spec_for
+from dayzero import disk
 from dayzero.adapters.hubs.directory import DirectoryHub
-from dayzero.adapters.transfer import space
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.domain.tensors import TensorHeader
@@ -111,7 +111,7 @@ def test_names_that_climb_out(model: Path, tmp_path: Path) -> None:
 def test_no_space_is_said_first(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, release = release_of(model)
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: usage(100, 90, 10))
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: usage(100, 90, 10))
     with pytest.raises(DependencyError, match="and 10 are free"):
         WeightTransfer().fetch(hub, release, tmp_path / "into", None)
     assert [path for path in (tmp_path / "into").rglob("*") if path.is_file()] == []

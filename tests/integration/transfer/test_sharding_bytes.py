@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from architectures import MODELS, legal, spec_of, write_model
 from checkpoints import DEEPSEEK, MIXTRAL, SMOLLM2, names_for, spec_for
-from dayzero.adapters.transfer import space
+from dayzero import disk
 from dayzero.adapters.transfer.verifying import read_manifest
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.planning import Degrees
@@ -173,7 +173,7 @@ def test_shards_of_another_layout_are_not_kept(tmp_path: Path) -> None:
 def test_no_space_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, layout = layout_for(tmp_path / "model", SMOLLM2, Degrees())
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(space.shutil, "disk_usage", lambda folder: usage(100, 90, 10))
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda folder: usage(100, 90, 10))
     with pytest.raises(DependencyError, match=f"needs {layout.files[0].size_bytes} bytes under .* and 10 are free"):
         WeightTransfer().shard(tmp_path / "model", layout, tmp_path / "shards", None)
     assert not list((tmp_path / "shards").glob("rank*"))

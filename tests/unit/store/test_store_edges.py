@@ -54,7 +54,7 @@ def test_artifacts_are_one_file_a_content(tmp_path: Path) -> None:
 
 def test_artifacts_on_a_disk_that_refuses(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DependencyError, match="could not be stored"):
+    with pytest.raises(DependencyError, match="cannot be written"):
         FolderArtifacts(tmp_path / "file").put(b"x", media_type="text/plain", name="x")
 
 

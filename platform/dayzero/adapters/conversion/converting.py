@@ -9,9 +9,10 @@ from pathlib import Path
 
 from dayzero.adapters.conversion.beside import copy_beside
 from dayzero.adapters.conversion.counter import Counter
-from dayzero.adapters.conversion.folder import put_file, whole_folder
+from dayzero.adapters.conversion.folder import whole_folder
 from dayzero.adapters.conversion.mapping import MappedFiles, read_index
 from dayzero.adapters.conversion.windows import Piece, windows
+from dayzero.disk import write_all, write_whole
 from dayzero.domain.conversion import Conversion, ConversionPlan, WeightFormat
 from dayzero.domain.tensors import DTYPE_BITS, TensorHeader
 from dayzero.errors import BadInputError
@@ -45,8 +46,8 @@ def convert_checkpoint(model_dir: Path, target: WeightFormat, out: Path, progres
             for file, conversions in plan.files:
                 placed += _write(files, file, conversions, partial, counter)
             if (model_dir / WEIGHTS_INDEX_FILE).is_file() or len(plan.files) > 1:
-                put_file(partial / WEIGHTS_INDEX_FILE, index_document(placed))
-            put_file(partial / "config.json", converted_config(config, plan))
+                write_whole(partial / WEIGHTS_INDEX_FILE, index_document(placed))
+            write_whole(partial / "config.json", converted_config(config, plan))
             copy_beside(model_dir, partial, quantization=False)
     return plan
 
@@ -73,7 +74,7 @@ def _write(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as stream, ThreadPoolExecutor(THREADS, "convert") as threads:
         descriptor = stream.fileno()
-        os.pwrite(descriptor, header, 0)
+        write_all(descriptor, header, 0)
         os.ftruncate(descriptor, max((tensor.end for tensor in placed), default=len(header)))
         for one, pieces in _made(files, conversions, threads):
             for piece in pieces:
@@ -100,10 +101,8 @@ def _made(
 
 
 def _put(descriptor: int, piece: Piece, begin: int) -> None:
-    view = memoryview(piece.content.data).cast("B") if piece.content.nbytes else memoryview(b"")
-    written = 0
-    while written < len(view):
-        written += os.pwrite(descriptor, view[written:], begin + piece.offset + written)
+    if piece.content.nbytes:
+        write_all(descriptor, memoryview(piece.content.data).cast("B"), begin + piece.offset)
 
 
 def _let_go(files: MappedFiles, one: Conversion) -> None:

@@ -11,10 +11,11 @@ import xxhash
 
 from dayzero.adapters.conversion.beside import copy_beside
 from dayzero.adapters.conversion.counter import Counter
-from dayzero.adapters.conversion.folder import put_file, whole_folder
+from dayzero.adapters.conversion.folder import whole_folder
 from dayzero.adapters.conversion.mapping import MappedFiles
 from dayzero.adapters.conversion.rounding import Bytes
 from dayzero.codec import load
+from dayzero.disk import write_whole
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError, IntegrityError
@@ -54,7 +55,7 @@ def export_shards(
             for file in sorted(files):
                 placed += _write(mapped, file, files[file], partial, counter)
             if len(files) > 1:
-                put_file(partial / WEIGHTS_INDEX_FILE, index_document(placed))
+                write_whole(partial / WEIGHTS_INDEX_FILE, index_document(placed))
             if beside is not None:
                 copy_beside(beside, partial)
     return tuple(placed)

@@ -1,11 +1,10 @@
 """Files that an untrusted process wrote: checked, and given their index."""
 
-import os
 import stat
 from pathlib import Path
 
-from dayzero.adapters.conversion.folder import put_file
 from dayzero.adapters.conversion.mapping import MappedFiles
+from dayzero.disk import make_durable, write_whole
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE
@@ -24,12 +23,7 @@ def seal(folder: Path, said: tuple[str, ...]) -> tuple[TensorHeader, ...]:
     with MappedFiles(folder) as files:
         tensors = tuple(tensor for name in sorted(said) for tensor in files.headers(name))
     for path in found.values():
-        _flush(path)
+        make_durable(path)
     if len(said) > 1:
-        put_file(folder / WEIGHTS_INDEX_FILE, index_document(tensors))
+        write_whole(folder / WEIGHTS_INDEX_FILE, index_document(tensors))
     return tensors
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb+") as stream:
-        os.fsync(stream.fileno())

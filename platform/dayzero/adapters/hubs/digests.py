@@ -3,13 +3,12 @@
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from dayzero.errors import DependencyError
+from dayzero.disk import write_whole
 
 WINDOW_BYTES = 1 << 20
 
@@ -112,24 +111,7 @@ class DigestBook:
             path: [stamp.size_bytes, stamp.mtime_ns, stamp.inode, digest.git_blob_id, digest.sha256]
             for path, (stamp, digest) in self._known.copy().items()
         }
-        write_atomically(self._kept_in, json.dumps(rows).encode())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all; DependencyError when the disk refuses."""
-    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DependencyError(
-            f"cannot write {path}: {error.strerror or error}.", remedy="Free space there, or make the folder writable."
-        ) from error
+        write_whole(self._kept_in, json.dumps(rows).encode())
 
 
 def _read_book(path: Path) -> dict[str, tuple[FileStamp, FileDigest]]:

@@ -1,18 +1,17 @@
 """Files come whole or not at all: resumed, checked against the hub's digest, and only then given their name."""
 
-import errno
 import fcntl
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from dayzero.adapters.hubs.digests import Hash, git_blob_hash, windows
+from dayzero.disk import make_durable, refusals_spoken, require_space
 from dayzero.domain.release import RepoFile
-from dayzero.errors import DayzeroError, DependencyError, IntegrityError
+from dayzero.errors import IntegrityError
 
 INCOMPLETE = ".incomplete"
 QUARANTINE = ".quarantine"
@@ -93,7 +92,7 @@ class PartialFile:
                 remedy="Try again; if it stays so, do not trust this copy.",
             )
         self._path.replace(self._target)
-        _sync_folder(self._target.parent)
+        make_durable(self._target.parent)
         return self._target
 
     def _set_aside(self, why: str) -> Path:
@@ -109,7 +108,7 @@ def partial_file(target: Path, file: RepoFile, whose: str) -> Iterator[PartialFi
 
     A target with wrong content is moved to a quarantine name first. DependencyError: the disk is full or not writable.
     """
-    with disk_speaks(target):
+    with refusals_spoken(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_name(target.name + INCOMPLETE)) as (stream, path):
             if target.exists() and _is_right(target, file, whose):
@@ -117,23 +116,8 @@ def partial_file(target: Path, file: RepoFile, whose: str) -> Iterator[PartialFi
                 yield None
                 return
             partial = PartialFile(stream, path, target, file, whose)
-            _need_room(target, partial.missing_bytes)
+            require_space(target.parent, partial.missing_bytes, f"the rest of {file.path}")
             yield partial
-
-
-@contextmanager
-def disk_speaks(target: Path) -> Iterator[None]:
-    """Turn what the disk refuses into a DependencyError with the remedy."""
-    try:
-        yield
-    except DayzeroError:
-        raise
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = "Free space there; the download goes on where it stopped."
-        else:
-            remedy = "See whether the folder exists and may be written to."
-        raise DependencyError(f"cannot write {target}: {error.strerror or error}.", remedy=remedy) from error
 
 
 def _is_right(target: Path, file: RepoFile, whose: str) -> bool:
@@ -158,20 +142,3 @@ def _locked(path: Path) -> Iterator[tuple[BinaryIO, Path]]:
             if path.exists() and path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
                 yield stream, path
                 return
-
-
-def _need_room(target: Path, missing_bytes: int) -> None:
-    free = shutil.disk_usage(target.parent).free
-    if free < missing_bytes:
-        raise DependencyError(
-            f"{target} needs {missing_bytes} bytes more, and {free} bytes are free there.",
-            remedy="Free space there; the download goes on where it stopped.",
-        )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from dayzero.disk import write_whole
 from dayzero.errors import BadInputError, DependencyError
 
 LOCK = "up.lock"
@@ -49,16 +50,12 @@ def write_children(data_dir: Path, pids: Mapping[str, int]) -> None:
             noted[name] = {"pid": pid, "started_s": psutil.Process(pid).create_time()}
         except psutil.NoSuchProcess:
             continue
-    unfinished = data_dir / (CHILDREN + ".new")
-    unfinished.write_text(json.dumps(noted))
-    unfinished.replace(data_dir / CHILDREN)
+    write_whole(data_dir / CHILDREN, json.dumps(noted).encode())
 
 
 def write_addresses(data_dir: Path, addresses: Mapping[str, str | int]) -> None:
     """Say where the doors of this `up` are, once all of it runs."""
-    unfinished = data_dir / (ADDRESSES + ".new")
-    unfinished.write_text(json.dumps(dict(addresses)))
-    unfinished.replace(data_dir / ADDRESSES)
+    write_whole(data_dir / ADDRESSES, json.dumps(dict(addresses)).encode())
 
 
 def running_prefect_api(data_dir: Path) -> str | None:

@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import BinaryIO
 
-from dayzero.errors import DependencyError, IntegrityError, NotFoundError
+from dayzero.disk import make_durable, refusals_spoken
+from dayzero.errors import IntegrityError, NotFoundError
 
 _BLOCK = 1 << 20
 _HEX = frozenset("0123456789abcdef")
@@ -21,13 +22,8 @@ class FolderArtifacts:
 
     def put(self, data: bytes | BinaryIO, *, media_type: str, name: str) -> str:
         """Store the bytes and return their sha256; DependencyError when the disk is full. The database keeps type and name."""
-        try:
+        with refusals_spoken(f"the artifact {name} ({media_type}) under {self._folder}"):
             return self._put(data)
-        except OSError as error:
-            raise DependencyError(
-                f"artifact {name} ({media_type}) could not be stored under {self._folder}: {error.strerror}.",
-                remedy="Free some space, or let dayzero write there.",
-            ) from error
 
     def _put(self, data: bytes | BinaryIO) -> str:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +37,7 @@ class FolderArtifacts:
             final = self._path(sha256)
             final.parent.mkdir(exist_ok=True)
             path.replace(final)
-            _sync_folder(final.parent)
+            make_durable(final.parent)
         finally:
             path.unlink(missing_ok=True)
         return sha256
@@ -78,11 +74,3 @@ def _copy(data: bytes | BinaryIO, into: BinaryIO) -> str:
             hasher.update(block)
             into.write(block)
     return hasher.hexdigest()
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

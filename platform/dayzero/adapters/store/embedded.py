@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import socket
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from sqlalchemy.engine import make_url
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from dayzero.adapters.store import cluster
+from dayzero.disk import write_whole
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
 
 HOST = "127.0.0.1"
@@ -286,15 +286,4 @@ def _read_credentials(folder: Path) -> Credentials | None:
 
 def _write_credentials(folder: Path, credentials: Credentials) -> None:
     document = json.dumps({"port": credentials.port, "password": credentials.password})
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix="postgres.json.")  # mkstemp makes it 0600
-        with os.fdopen(handle, "w") as file:
-            file.write(document)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(folder / "postgres.json")
-    except OSError as error:
-        raise DependencyError(
-            f"{folder / 'postgres.json'} cannot be written: {error.strerror}.",
-            remedy="Free some space, or choose another folder.",
-        ) from error
+    write_whole(folder / "postgres.json", document.encode(), mode=0o600)

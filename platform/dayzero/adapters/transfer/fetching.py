@@ -2,10 +2,10 @@
 
 from pathlib import Path, PurePosixPath
 
-from dayzero.adapters.transfer.space import free_bytes, is_full, no_space, require_space
+from dayzero.disk import free_bytes, refusals_spoken, require_space
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.transfers import TransferEstimate
-from dayzero.errors import BadInputError, DependencyError
+from dayzero.errors import BadInputError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
 from dayzero.stages.headers.reading import parse_weight_map
@@ -23,21 +23,17 @@ def fetch_release(hub: Hub, release: Release, into: Path, progress: Progress | N
     small = needed_small_files(release.files)
     for file in small:
         _require_inside(file.path, release)
-    try:
+    with refusals_spoken(into):
         into.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DependencyError(
-            f"{into} cannot be made: {error.strerror}.", remedy="Choose a folder that can be written."
-        ) from error
     require_space(into, _missing_bytes(small, into), f"fetching {release.repo_id}")
     for file in small:
-        _download(hub, release, file, into, None)
+        hub.download(release, file.path, into, None)
     files = _weights(release, into)
     total = sum(file.size_bytes for file in files)
     require_space(into, _missing_bytes(files, into), f"fetching {release.repo_id}")
     done = 0
     for file in files:
-        _download(hub, release, file, into, _shifted(progress, done, total))
+        hub.download(release, file.path, into, _shifted(progress, done, total))
         done += file.size_bytes
         if progress is not None:
             progress(done, total)
@@ -71,15 +67,6 @@ def _weights(release: Release, into: Path) -> tuple[RepoFile, ...]:
             remedy="Wait until the publisher has uploaded them.",
         )
     return files
-
-
-def _download(hub: Hub, release: Release, file: RepoFile, into: Path, progress: Progress | None) -> None:
-    try:
-        hub.download(release, file.path, into, progress)
-    except OSError as error:
-        if is_full(error):
-            raise no_space(into, file.size_bytes, 0, f"fetching {file.path} of {release.repo_id}") from error
-        raise
 
 
 def _missing_bytes(files: tuple[RepoFile, ...], into: Path) -> int:

@@ -53,5 +53,5 @@ class Flusher:
                 for _ in threads.map(os.fdatasync, list(self._descriptors.values())):
                     pass
         except OSError as error:
-            raise self._folder.failed("the shards", 0, error) from error
+            raise self._folder.refusal("the shards", error) from error
         self._journal.add(lines)

@@ -106,7 +106,7 @@ class Journal:
                 text = text[os.write(self._descriptor, text) :]
             os.fsync(self._descriptor)
         except OSError as error:
-            raise self._folder.failed("the journal", len(text), error) from error
+            raise self._folder.refusal("the journal", error) from error
 
 
 def _sum(document: bytes) -> bytes:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-from dayzero.adapters.transfer.space import is_full, no_space, require_space
+from dayzero.disk import refusal, require_space
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 
 MANIFEST = "manifest.json"
@@ -18,7 +18,6 @@ INCOMPLETE = ".incomplete"
 QUARANTINED = ".quarantined"
 DIGESTS = ".xxh3"
 """Beside each rank file: the xxh3_128 and the name of every tensor, one a line."""
-WRITE_BYTES = 16 * 1024 * 1024
 
 
 def require_plain_names(paths: Iterable[str]) -> None:
@@ -90,7 +89,7 @@ class OutputFolder:
             self.rename(name + INCOMPLETE, name)
             self.sync()
         except OSError as error:
-            raise self.failed(name, len(content), error) from error
+            raise refusal(self.path / name, error) from error
 
     def stage(self, name: str, content: bytes) -> None:
         """A small file that is on the disk and has its name to get yet."""
@@ -139,15 +138,13 @@ class OutputFolder:
                 os.close(descriptor)
                 self.remove(name)
             if isinstance(error, OSError):
-                raise self.failed(what, sum(sizes.values()), error) from error
+                raise self.refusal(what, error) from error
             raise
         return opened
 
-    def failed(self, what: str, size_bytes: int, error: OSError) -> DependencyError:
+    def refusal(self, what: str, error: OSError) -> DependencyError:
         """The error for a write that the disk refused."""
-        if is_full(error):
-            return no_space(self.path, size_bytes, 0, what)
-        return DependencyError(f"{what} cannot be written under {self.path}: {error.strerror}.")
+        return refusal(f"{what} under {self.path}", error)
 
     def _is_link(self, name: str) -> bool:
         try:
@@ -178,7 +175,7 @@ class OutputFolder:
             path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise refusal(path, error) from error
         try:
             folder = cls(path, descriptor)
             lock = folder.open(LOCK, os.O_WRONLY | os.O_CREAT)
@@ -191,14 +188,3 @@ class OutputFolder:
                 os.close(lock)
         finally:
             os.close(descriptor)
-
-
-def write_all(descriptor: int, data: memoryview, at: int) -> None:
-    """Every byte of `data` at a place of a file."""
-    done = 0
-    while done < len(data):
-        done += os.pwrite(descriptor, data[done : done + WRITE_BYTES], at + done)
-
-
-def _unwritable(path: Path, error: OSError) -> DependencyError:
-    return DependencyError(f"{path} cannot be written: {error.strerror}.", remedy="Choose a folder that can.")

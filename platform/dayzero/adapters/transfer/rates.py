@@ -1,8 +1,11 @@
 """How fast bytes came from where: kept, so that the next estimate has a time in it."""
 
 import json
-import os
+from contextlib import suppress
 from pathlib import Path
+
+from dayzero.disk import write_whole
+from dayzero.errors import DependencyError
 
 _LEAST_BYTES = 16 << 20
 _MOST_ENDPOINTS = 200
@@ -26,13 +29,8 @@ class Rates:
         rates.pop(endpoint, None)
         rates[endpoint] = moved_bytes / took_s
         kept = dict(list(rates.items())[-_MOST_ENDPOINTS:])
-        part = self._kept_in.with_name(f".{self._kept_in.name}.{os.getpid()}.tmp")
-        try:
-            self._kept_in.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text(json.dumps(kept))
-            part.replace(self._kept_in)
-        except OSError:
-            part.unlink(missing_ok=True)
+        with suppress(DependencyError):
+            write_whole(self._kept_in, json.dumps(kept).encode())
 
     def _read(self) -> dict[str, float]:
         if self._kept_in is None:

@@ -17,6 +17,7 @@ from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
+from dayzero.disk import write_all
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import DayzeroError, IntegrityError
@@ -143,7 +144,7 @@ class Sink:
             for route in passing.routes.over(offset, offset + len(window)):
                 written += self._bring(passing, route, offset, window)
         except OSError as error:
-            raise self._folder.failed("the shards", len(window), error) from error
+            raise self._folder.refusal("the shards", error) from error
         passing.at = offset + len(window)
         self._counter.add(written)
         with self._lock:
@@ -230,7 +231,7 @@ class Sink:
                 self._folder.put(MANIFEST, dump(fold(manifest)))
             self._journal.remove()
         except OSError as error:
-            raise self._folder.failed("the shards", 0, error) from error
+            raise self._folder.refusal("the shards", error) from error
 
     def _prepare(self) -> None:
         """Open the targets: those of an earlier run with what its journal says, or new ones with their space reserved."""
@@ -257,7 +258,7 @@ class Sink:
         opened = self._folder.reserve(sizes, f"sharding for {self._layout.degrees}")
         for target in self._targets:
             self._descriptors[target] = opened[self._layout.files[target].path + INCOMPLETE]
-            os.pwrite(self._descriptors[target], self._headers[target], 0)
+            write_all(self._descriptors[target], self._headers[target], 0)
         if self._targets:
             self._journal.begin()
 
@@ -294,10 +295,8 @@ class Sink:
         return rows
 
     def _put(self, passing: _Passing, route: Route, at: int, piece: memoryview) -> None:
-        descriptor, digests, done = self._descriptors[route.target], self._digests[route.target], 0
-        while done < len(piece):
-            count = os.pwrite(descriptor, piece[done:], at + done)
-            done += count
+        digests = self._digests[route.target]
+        write_all(self._descriptors[route.target], piece, at)
         if digests.update(route.tensor, at, piece):
             passing.finished.append((route.target, route.tensor, digests.done[route.tensor]))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
-from dayzero.adapters.transfer.space import free_bytes
 from dayzero.adapters.transfer.streaming import stream_shards
 from dayzero.adapters.transfer.verifying import verify_shards
+from dayzero.disk import free_bytes
 from dayzero.domain.release import Release
 from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dayzero.adapters.hubs.digests import DigestBook, git_blob_id, write_atomically
+from dayzero.adapters.hubs.digests import DigestBook, git_blob_id
+from dayzero.disk import write_whole
 from dayzero.errors import BadInputError
 from dayzero.stages.watching.roles import WEIGHT_SUFFIXES
 
@@ -176,7 +177,7 @@ class ServedFolder:
         commit = Commit(commit_id, date.isoformat(timespec="milliseconds"), title, files)
         kept = tuple(old for old in earlier if old.id != commit_id)[-_COMMITS_KEPT:]
         new = RepoHistory(repo_id, (*kept, commit))
-        write_atomically(self._history_file(repo_id), json.dumps([asdict(old) for old in new.commits]).encode())
+        write_whole(self._history_file(repo_id), json.dumps([asdict(old) for old in new.commits]).encode())
         return new
 
     def _keep_blob(self, source: Path, file: ServedFile) -> None:
@@ -185,7 +186,7 @@ class ServedFolder:
         except OSError:
             return
         if file.oid == (hashlib.sha256(content).hexdigest() if file.lfs else git_blob_id(content)):
-            write_atomically(self._blob(file.oid), content)
+            write_whole(self._blob(file.oid), content)
 
     def _blob(self, oid: str) -> Path:
         return self.state / "blobs" / oid[:2] / oid
