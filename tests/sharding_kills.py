@@ -18,6 +18,7 @@ from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.sources import WINDOW_BYTES
 from dayzero.adapters.transfer.verifying import read_manifest
 from dayzero.domain.planning import Degrees
+from hub_process import written_by
 from wide_checkpoints import Config, Written, write_checkpoint
 
 
@@ -121,12 +122,6 @@ def most_in_flight(checkpoint_bytes: int) -> int:
 def sha256(path: Path) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def written_by(pid: int) -> int:
-    """Bytes that the process has handed to write calls."""
-    lines = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
-    return int(lines["wchar"])
 
 
 def child_environment() -> dict[str, str]:

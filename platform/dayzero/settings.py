@@ -33,6 +33,11 @@ class Settings(BaseSettings):
     hub_bytes_per_s: float | None = Field(
         None, description="Bytes a second that a transfer may take over all its connections; unset: as many as come.", gt=0
     )
+    checkpoint_bytes: int = Field(
+        512 << 20,
+        description="Bytes of shards between two moments at which they are made durable: a kill costs two of them at most.",
+        ge=1 << 20,
+    )
     approve_below_bytes: int = Field(
         500 * 10**9, description="Transfers of fewer bytes begin by themselves; larger ones wait for approval.", ge=0
     )

@@ -42,7 +42,12 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         hub_of=lambda release: hub_of(release, settings),
         tracer=tracer or SubprocessTracer(),
         runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
-        transfer=WeightTransfer(settings.data_dir.resolve() / "rates.json", settings.hub_bytes_per_s, settings.hub_connections),
+        transfer=WeightTransfer(
+            settings.data_dir.resolve() / "rates.json",
+            settings.hub_bytes_per_s,
+            settings.hub_connections,
+            settings.checkpoint_bytes,
+        ),
         images=DockerImageBuilder(),
         clock=SystemClock(),
         profiles=load_profiles(settings.platforms_dir),

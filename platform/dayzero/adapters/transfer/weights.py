@@ -7,6 +7,7 @@ from pathlib import Path
 from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
+from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES
 from dayzero.adapters.transfer.streaming import stream_shards
 from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.disk import free_bytes
@@ -22,9 +23,17 @@ from dayzero.stages.transfer.estimating import source_sizes
 class WeightTransfer:
     """Fetches releases, writes their shards, checks them. Errors: see fetch_release, write_shards and verify_shards."""
 
-    def __init__(self, rates: Path | None = None, bytes_per_s: float | None = None, connections: int = 8) -> None:
-        """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed."""
+    def __init__(
+        self,
+        rates: Path | None = None,
+        bytes_per_s: float | None = None,
+        connections: int = 8,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+    ) -> None:
+        """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed;
+        `checkpoint_bytes`: how many are written between two moments at which they are made durable."""
         self._rates, self._bytes_per_s, self._connections = Rates(rates), bytes_per_s, connections
+        self._checkpoint_bytes = checkpoint_bytes
 
     def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
         """What `fetch` would move."""
@@ -54,7 +63,10 @@ class WeightTransfer:
         stated: Mapping[str, str] | None = None,
     ) -> ShardManifest:
         """The layout's rank files under `into`, with digests; written ones that match are kept."""
-        return write_shards(model_dir, layout, into, progress, integrity=integrity, stated=stated)
+        return write_shards(
+            model_dir, layout, into, progress,
+            integrity=integrity, stated=stated, checkpoint_bytes=self._checkpoint_bytes,
+        )  # fmt: skip
 
     def stream(
         self,
@@ -75,6 +87,7 @@ class WeightTransfer:
         manifest = stream_shards(
             hub, release, index, layout, into, progress,
             slices=slices, vouched=vouched, integrity=integrity, connections=self._connections,
+            checkpoint_bytes=self._checkpoint_bytes,
         )  # fmt: skip
         self._rates.learn(_origin(release), moved, time.monotonic() - started_s)
         return manifest
