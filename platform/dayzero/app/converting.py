@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+from dayzero.adapters.conversion.beside import copy_beside
+from dayzero.adapters.conversion.folder import whole_folder
+from dayzero.adapters.transfer.exporting import export_files, joined_files
+from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.app.local import local_work
 from dayzero.domain.conversion import ConversionPlan, WeightFormat
 from dayzero.domain.planning import Degrees
+from dayzero.domain.shards import Integrity
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import DependencyError
 from dayzero.ports.hub import Progress
@@ -30,8 +35,6 @@ def unpickle(settings: Settings, model: str, out: Path) -> tuple[TensorHeader, .
     They are read by an isolated child, and only of a repository that DAYZERO_ALLOW_PICKLE names (else BlockedError).
     """
     try:
-        from dayzero.adapters.conversion.beside import copy_beside
-        from dayzero.adapters.conversion.folder import whole_folder
         from dayzero.adapters.conversion.sealing import seal
     except ImportError as error:
         raise _lacking(error) from error
@@ -45,14 +48,20 @@ def unpickle(settings: Settings, model: str, out: Path) -> tuple[TensorHeader, .
 
 
 def export(
-    shards: Path, out: Path, beside: Path | None, *, check_digests: bool, progress: Progress | None
+    shards: Path, out: Path, beside: Path | None, *, integrity: Integrity, progress: Progress | None
 ) -> tuple[TensorHeader, ...]:
-    """The tensors of a folder of shards, whole, in a plain folder (see export_shards)."""
-    try:
-        from dayzero.adapters.conversion.exporting import export_shards
-    except ImportError as error:
-        raise _lacking(error) from error
-    return export_shards(shards, out, beside, check_digests=check_digests, progress=progress)
+    """The tensors of a folder of shards in the files that they came from, in a new folder `out`, which is there whole or not at
+    all; `beside` is a folder whose configuration and tokenizer go with them.
+
+    The shards are checked first (`integrity` none: not their digests). Errors: see verify_shards and export_files.
+    """
+    manifest = verify_shards(shards, integrity=integrity)
+    files = joined_files(manifest)
+    with whole_folder(out, sum(one.size_bytes for tensors in files.values() for one in tensors)) as partial:
+        tensors = export_files(shards, files, partial, progress)
+        if beside is not None:
+            copy_beside(beside, partial)
+    return tensors
 
 
 def _lacking(error: ImportError) -> DependencyError:

@@ -56,7 +56,7 @@ def export(
             shards,
             out,
             beside,
-            check_digests=integrity is Integrity.SHA256,
+            integrity=integrity,
             progress=lambda done, total: shown(done, total or done),
         )
     _show(tensors, out, "dayzero.export/1", json)

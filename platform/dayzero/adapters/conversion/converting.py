@@ -8,10 +8,10 @@ from math import prod
 from pathlib import Path
 
 from dayzero.adapters.conversion.beside import copy_beside
-from dayzero.adapters.conversion.counter import Counter
 from dayzero.adapters.conversion.folder import whole_folder
 from dayzero.adapters.conversion.mapping import MappedFiles, read_index
 from dayzero.adapters.conversion.windows import Piece, windows
+from dayzero.counting import Counter
 from dayzero.disk import write_all, write_whole
 from dayzero.domain.conversion import Conversion, ConversionPlan, WeightFormat
 from dayzero.domain.tensors import DTYPE_BITS, TensorHeader

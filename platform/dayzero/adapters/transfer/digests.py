@@ -56,10 +56,13 @@ class TensorDigests:
         )
 
 
-def written_digests(descriptor: int, file: ShardFile, header: bytes) -> tuple[str, ...] | None:
-    """The digests of the tensors in a file on the disk; None when its size or header is not that of the layout."""
-    if os.fstat(descriptor).st_size != file.size_bytes or os.pread(descriptor, len(header), 0) != header:
-        return None
+def is_laid_out(descriptor: int, file: ShardFile, header: bytes) -> bool:
+    """Whether a file on the disk has the size and the header of the layout."""
+    return os.fstat(descriptor).st_size == file.size_bytes and os.pread(descriptor, len(header), 0) == header
+
+
+def tensor_digests(descriptor: int, file: ShardFile) -> tuple[str, ...]:
+    """The digests of the tensors in a file on the disk, each read from where the layout has it."""
     return tuple(_read_digest(descriptor, tensor) for tensor in file.tensors)
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dayzero.adapters.transfer.digests import written_digests
+from dayzero.adapters.transfer.digests import is_laid_out, tensor_digests
 from dayzero.adapters.transfer.output import DIGESTS, MANIFEST, OutputFolder
 from dayzero.codec import load
 from dayzero.domain.canonical import digest
@@ -106,7 +106,9 @@ def _holds(folder: OutputFolder, planned: ShardFile, written: ShardFile, layout:
         return False
     try:
         header = shard_header(layout, planned)
-        found = written_digests(descriptor, planned, header)
-        return found is not None and found == written.tensor_digests and file_digest(header, found) == written.digest
+        if not is_laid_out(descriptor, planned, header):
+            return False
+        found = tensor_digests(descriptor, planned)
+        return found == written.tensor_digests and file_digest(header, found) == written.digest
     finally:
         os.close(descriptor)

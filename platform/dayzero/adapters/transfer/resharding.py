@@ -5,9 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dayzero.adapters.transfer.joined import ShardReader, joined_windows
-from dayzero.adapters.transfer.output import require_plain_names
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
-from dayzero.adapters.transfer.verifying import completed_manifest, verify_shards
+from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.domain.canonical import digest
 from dayzero.domain.shards import Integrity, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
@@ -28,15 +27,14 @@ def reshard(
 ) -> ShardManifest:
     """Write the layout's rank files under `into` from the shards of another plan, as if from the checkpoint itself.
 
-    The shards' digests are checked first (`integrity` none: not, and no source counts as verified). BadInputError: no manifest
-    there, ranks missing, shards of another checkpoint, or `into` is their folder. IntegrityError: damaged shards.
+    The shards are checked first (`integrity` none: not their digests, and no source counts as verified). BadInputError: no
+    manifest there, ranks missing, shards of another checkpoint, or `into` is their folder. IntegrityError: damaged shards.
     """
-    manifest = verify_shards(shards) if integrity is Integrity.SHA256 else completed_manifest(shards)
+    manifest = verify_shards(shards, integrity=integrity)
     if manifest.content_id != layout.content_id:
         raise BadInputError(f"{shards} holds shards of {manifest.content_id[:12]}, not of {layout.content_id[:12]}.")
     if into.exists() and into.samefile(shards):
         raise BadInputError(f"{into} holds the shards that are read.", remedy="Write the new ones into another folder.")
-    require_plain_names(file.path for file in manifest.files)
     headers = _by_file(manifest)
     joined = {tensor.name: tensor for tensor in joined_tensors(manifest)}
     known = {source.path: source for source in manifest.sources} if integrity is Integrity.SHA256 else {}

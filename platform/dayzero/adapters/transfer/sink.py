@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from dayzero.adapters.transfer.counting import Counter
 from dayzero.adapters.transfer.digests import TensorDigests
 from dayzero.adapters.transfer.flushing import Flusher
 from dayzero.adapters.transfer.journal import Head, Journal, Line, Said
@@ -17,6 +16,7 @@ from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.codec import dump
+from dayzero.counting import Counter
 from dayzero.disk import write_all
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader

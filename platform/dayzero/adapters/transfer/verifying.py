@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from dayzero.adapters.transfer.digests import written_digests
+from dayzero.adapters.transfer.digests import is_laid_out, tensor_digests
 from dayzero.adapters.transfer.keeping import parse_manifest
 from dayzero.adapters.transfer.output import DIGESTS, MANIFEST, require_plain_names
-from dayzero.domain.shards import ShardFile, ShardManifest
+from dayzero.domain.shards import Integrity, ShardFile, ShardManifest
 from dayzero.errors import BadInputError, IntegrityError
 from dayzero.ports.hub import Progress
 from dayzero.stages.layout.ranks import shard_header
@@ -18,7 +18,11 @@ _NAMED = 5
 def read_manifest(folder: Path) -> ShardManifest | None:
     """The manifest of a folder of shards, or None when its writing never ended; BadInputError when it is malformed."""
     content = _content(folder, MANIFEST)
-    return parse_manifest(content, lambda name: _content(folder, name)) if content is not None else None
+    if content is None:
+        return None
+    manifest = parse_manifest(content, lambda name: _content(folder, name))
+    require_plain_names(file.path for file in manifest.files)
+    return manifest
 
 
 def completed_manifest(folder: Path) -> ShardManifest:
@@ -32,8 +36,9 @@ def completed_manifest(folder: Path) -> ShardManifest:
     return manifest
 
 
-def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManifest:
-    """Read every rank file and compare each tensor's digest with the manifest's, and header and size with the layout's.
+def verify_shards(folder: Path, progress: Progress | None = None, *, integrity: Integrity = Integrity.SHA256) -> ShardManifest:
+    """Compare every rank file's header and size with the layout's, and each tensor's digest with the manifest's (`integrity`
+    none: not the digests, so that no tensor is read).
 
     BadInputError: the folder has no manifest (its writing never ended). IntegrityError names the files and tensors that differ.
     """
@@ -41,7 +46,7 @@ def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManife
     total, done = sum(file.size_bytes for file in manifest.files), 0
     damaged: list[str] = []
     for file in manifest.files:
-        damaged += _damage(folder, manifest, file)
+        damaged += _damage(folder, manifest, file, integrity)
         done += file.size_bytes
         if progress is not None:
             progress(done, total)
@@ -56,23 +61,26 @@ def verify_shards(folder: Path, progress: Progress | None = None) -> ShardManife
 
 
 def _content(folder: Path, name: str) -> bytes | None:
-    require_plain_names([name.removesuffix(DIGESTS)] if name != MANIFEST else [])
+    if name != MANIFEST:
+        require_plain_names([name.removesuffix(DIGESTS)])
     path = folder / name
     return path.read_bytes() if path.is_file() else None
 
 
-def _damage(folder: Path, manifest: ShardManifest, file: ShardFile) -> list[str]:
+def _damage(folder: Path, manifest: ShardManifest, file: ShardFile, integrity: Integrity) -> list[str]:
     try:
         descriptor = os.open(folder / file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         return [f"{file.path} ({error.strerror})"]
     try:
         header = shard_header(manifest, file)
-        found = written_digests(descriptor, file, header)
+        if not is_laid_out(descriptor, file, header):
+            return [f"{file.path} (its size or header)"]
+        if integrity is Integrity.NONE:
+            return []
+        found = tensor_digests(descriptor, file)
     finally:
         os.close(descriptor)
-    if found is None:
-        return [f"{file.path} (its size or header)"]
     if len(found) != len(file.tensor_digests):
         return [f"{file.path} (its digests in {file.path + DIGESTS})"]
     differ = [

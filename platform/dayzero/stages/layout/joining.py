@@ -42,6 +42,11 @@ class JoinedTensor:
     begin: int
     slabs: tuple[Slab, ...]
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole tensor."""
+        return sum(slab.outer * slab.extent * slab.unit_bytes for slab in self.slabs)
+
 
 def joined_tensors(manifest: ShardManifest) -> tuple[JoinedTensor, ...]:
     """Every tensor of the checkpoint that the shards were cut from, by name; the manifest is not a folded one.

@@ -13,14 +13,14 @@ from architectures import MODELS, legal, spec_of, write_model
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.codec import dump
 from dayzero.domain.planning import Degrees
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.errors import BadInputError, IntegrityError
-from dayzero.stages.headers.reading import header_length, index_of, parse_header
+from dayzero.stages.headers.reading import header_length, parse_header
 from dayzero.stages.layout.laying import UncuttableError, lay_out
-from dayzero.stages.structure.reading import read_spec
+from wide_checkpoints import dense, write_checkpoint
 
 numpy = pytest.importorskip("numpy")
-from dayzero.adapters.conversion.exporting import export_shards  # noqa: E402 - after importorskip
+from dayzero.app.converting import export  # noqa: E402 - after importorskip
 
 pytestmark = pytest.mark.torch
 
@@ -48,6 +48,10 @@ def sharded(name: str, degrees: Degrees, redundant: int, home: Path) -> ShardMan
     return WeightTransfer().shard(home / "model", layout, home / "shards", None)
 
 
+def exported(home: Path, beside: Path | None = None, integrity: Integrity = Integrity.SHA256) -> None:
+    export(home / "shards", home / "out", beside, integrity=integrity, progress=None)
+
+
 @st.composite
 def allowed(draw: st.DrawFn) -> tuple[str, Degrees, int]:
     name = draw(st.sampled_from(sorted(MODELS)))
@@ -65,30 +69,22 @@ def test_every_layout_gives_back_the_checkpoint(case: tuple[str, Degrees, int]) 
             sharded(name, degrees, redundant, home)
         except UncuttableError:
             return
-        export_shards(home / "shards", home / "out")
+        exported(home)
         assert headers_of(home / "out") == headers_of(home / "model")
         assert data_of(home / "out" / "model.safetensors") == data_of(home / "model" / "model.safetensors")
 
 
 def test_several_files_have_their_index_and_what_lay_beside(tmp_path: Path) -> None:
-    from conversion_models import write_model as write_library_model
-
-    model = write_library_model(tmp_path / "model", "dense")
-    headers = {}
-    for path in sorted(model.glob("*.safetensors")):
-        content = path.read_bytes()
-        length = header_length(content[:8], path.name, len(content))
-        headers[path.name] = parse_header(path.name, len(content), content[8 : 8 + length])
-    assert len(headers) > 1
-    index = index_of(headers, None)
-    spec = read_spec((model / "config.json").read_bytes(), index)
-    WeightTransfer().shard(model, lay_out("c", spec, index, Degrees(tp=2, pp=2)), tmp_path / "shards", None)
-    export_shards(tmp_path / "shards", tmp_path / "out", model)
-    assert headers_of(tmp_path / "out") == headers_of(model)
-    for name in ("config.json", "generation_config.json"):
-        assert (tmp_path / "out" / name).read_bytes() == (model / name).read_bytes()
-    maps = [json.loads((at / "model.safetensors.index.json").read_text())["weight_map"] for at in (tmp_path / "out", model)]
-    assert maps[0] == maps[1]
+    model = write_checkpoint(tmp_path / "model", dense(2, 64), 3)
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
+        (model.folder / name).write_text(f"{{}} {name}")
+    WeightTransfer().shard(model.folder, model.layout(Degrees(tp=2, pp=2)), tmp_path / "shards", None)
+    exported(tmp_path, model.folder)
+    assert headers_of(tmp_path / "out") == headers_of(model.folder)
+    for name in ("config.json", "generation_config.json", "tokenizer.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (model.folder / name).read_bytes()
+    mapped = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())["weight_map"]
+    assert mapped == {tensor.name: tensor.file for tensor in model.index.tensors}
     assert not list(tmp_path.glob(".*"))
 
 
@@ -97,7 +93,7 @@ def test_shards_of_some_ranks_only_are_no_checkpoint(tmp_path: Path) -> None:
     some = replace(manifest, files=manifest.files[:2])
     (tmp_path / "shards" / "manifest.json").write_bytes(dump(some))
     with pytest.raises(BadInputError, match="no shards of rank 2"):
-        export_shards(tmp_path / "shards", tmp_path / "out")
+        exported(tmp_path)
     assert not (tmp_path / "out").exists()
 
 
@@ -107,10 +103,10 @@ def test_a_changed_shard_is_found_by_its_digest(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(IntegrityError, match=r"rank-00001\.safetensors has the digest"):
-        export_shards(tmp_path / "shards", tmp_path / "out")
+    with pytest.raises(IntegrityError, match=r"differ from their manifest: rank-00001\.safetensors \(tensor "):
+        exported(tmp_path)
     assert not (tmp_path / "out").exists()
-    export_shards(tmp_path / "shards", tmp_path / "out", check_digests=False)
+    exported(tmp_path, integrity=Integrity.NONE)
 
 
 def test_a_manifest_that_names_files_outside_writes_nothing(tmp_path: Path) -> None:
@@ -127,10 +123,20 @@ def test_a_manifest_that_names_files_outside_writes_nothing(tmp_path: Path) -> N
     )
     (tmp_path / "shards" / "manifest.json").write_bytes(dump(outside))
     with pytest.raises(BadInputError, match="outside"):
-        export_shards(tmp_path / "shards", tmp_path / "out")
+        exported(tmp_path)
     assert not list(tmp_path.rglob("escaped*"))
 
 
 def test_a_folder_without_manifest_is_none_of_shards(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="no shards were finished there"):
-        export_shards(tmp_path, tmp_path / "out")
+    (tmp_path / "shards").mkdir()
+    with pytest.raises(BadInputError, match="no shards were ever completed there"):
+        exported(tmp_path)
+
+
+def test_a_shard_that_is_cut_short_is_found_without_digests(tmp_path: Path) -> None:
+    manifest = sharded("dense", Degrees(tp=3), 0, tmp_path)
+    with (tmp_path / "shards" / manifest.files[1].path).open("rb+") as stream:
+        stream.truncate(manifest.files[1].size_bytes - 1)
+    with pytest.raises(IntegrityError, match=r"rank-00001\.safetensors \(its size or header\)"):
+        exported(tmp_path, integrity=Integrity.NONE)
+    assert not (tmp_path / "out").exists()

@@ -6,19 +6,20 @@ from dayzero.ports.hub import Progress
 
 
 class Counter:
-    """Tells progress, never going back."""
+    """Tells bytes done of `total`, never going back; threads may share it."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
+        self.total = total
+        self._progress, self._done = progress, 0
         self._lock = threading.Lock()
 
     def add(self, count: int) -> None:
         """So many more bytes are there."""
         with self._lock:
-            self._done = min(self._done + count, self._total)
+            self._done = min(self._done + count, self.total)
             if self._progress is not None and count:
-                self._progress(self._done, self._total)
+                self._progress(self._done, self.total)
 
     def finish(self) -> None:
         """All of them are."""
-        self.add(self._total - self._done)
+        self.add(self.total - self._done)
