@@ -13,9 +13,10 @@ from dayzero.adapters.transfer.streaming import stream_shards
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.slices import SliceLimits
 from dayzero.errors import BlockedError, DayzeroError, IntegrityError, NotFoundError, UnavailableError
 from dayzero.settings import Settings
-from dayzero.stages.transfer.slices import SliceLimits, slices_of
+from dayzero.stages.transfer.slices import slices_of
 from hostile_hub import HostileHub
 from hub_counter import CountingHub
 from published_models import REPO, Known, hub_at, known_at, publish

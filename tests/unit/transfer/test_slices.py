@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from architectures import MODELS, index_of_model, legal, spec_of
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
+from dayzero.domain.slices import GIB, SliceLimits, SlicePlan
 from dayzero.domain.tensors import DTYPE_BITS, CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.laying import UncuttableError, lay_out
-from dayzero.stages.transfer.slices import GIB, SliceLimits, SlicePlan, slices_of
+from dayzero.stages.transfer.slices import slices_of
 
 EXACT = SliceLimits(near_bytes=0, overread_share=0.0, requests_per_gib=GIB, least_requests=1 << 40)
 
@@ -74,7 +75,13 @@ def tensors(draw: st.DrawFn) -> tuple[TensorHeader, list[ShardTensor]]:
             cuts = sorted(draw(st.sets(st.integers(0, shape[dim]), min_size=2, max_size=4)))
             pieces = tuple(itertools.pairwise(cuts))[::2]
         whole = draw(st.integers(0, 4)) == 0
-        parts.append(ShardTensor("t", "BF16", shape, None if whole else dim, 0, 1, "f", 0, size, () if whole else pieces, rows))
+        local = list(shape)
+        if rows:
+            local[0] = sum(last - first for first, last in rows)
+        if dim is not None and not whole:
+            local[dim] = sum(stop - start for start, stop in pieces)
+        cut = None if whole else dim
+        parts.append(ShardTensor("t", "BF16", tuple(local), cut, 0, 1, "f", 0, size, () if whole else pieces, rows))
     return header, parts
 
 
@@ -178,5 +185,25 @@ def test_a_rank_that_is_not_there_is_named() -> None:
         slices_of(manifest, index, [0, 7])
     with pytest.raises(BadInputError, match="no rank"):
         slices_of(manifest, index, [])
-    with pytest.raises(BadInputError, match="does not hold it"):
+    with pytest.raises(BadInputError, match="f holds nothing as tensor down, not what the layout was made from"):
         slices_of(manifest, CheckpointIndex(()), [0])
+
+
+def test_a_tensor_that_is_not_what_the_layout_took_is_refused() -> None:
+    manifest, index = strided(4, 4)
+    shorter = CheckpointIndex((replace(index.tensors[0], shape=(2, 4), end=64 + 16),))
+    with pytest.raises(BadInputError, match=r"holds BF16 \[2, 4\] as tensor down"):
+        slices_of(manifest, shorter, [0])
+
+
+def test_ranks_that_cut_a_tensor_along_different_dimensions_are_refused() -> None:
+    manifest, _ = strided(4, 4)
+    header = TensorHeader("down", "BF16", (4, 2, 4), "f", 64, 64 + 64)
+    files = tuple(
+        replace(
+            manifest.files[rank], tensors=(replace(manifest.files[rank].tensors[0], shape=shape, dim=dim, start=0, stop=1),)
+        )
+        for rank, dim, shape in ((0, 1, (4, 1, 4)), (1, 2, (4, 2, 1)))
+    )
+    with pytest.raises(BadInputError, match="along several dimensions"):
+        slices_of(replace(manifest, files=files), CheckpointIndex((header,)), [0, 1])
