@@ -16,7 +16,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
-from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest, ShardSource
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.verdict import Grade, Mode
 from dayzero.errors import DayzeroError, NotFoundError, UnavailableError
@@ -113,7 +113,7 @@ class FakeImages:
 
 
 class FakeTransfer:
-    """Moves nothing: shards come out with digests of their names."""
+    """Moves nothing: shards come out with digests of their names, their sources with the stated ones."""
 
     def __init__(self) -> None:
         self.fetched: list[Path] = []
@@ -136,7 +136,9 @@ class FakeTransfer:
         stated: Mapping[str, str] | None = None,
     ) -> ShardManifest:
         files = (replace(file, digest=hashlib.sha256(file.path.encode()).hexdigest()) for file in layout.files)
-        return replace(layout, files=tuple(files))
+        known = stated or {}
+        sources = (ShardSource(path, 1, known.get(path), path in known) for path in layout.source_files)
+        return replace(layout, files=tuple(files), sources=tuple(sources))
 
     def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:
         raise NotFoundError(f"nothing was written to {shards_dir}.")

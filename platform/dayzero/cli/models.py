@@ -79,7 +79,7 @@ def fetch(
         if recheck:
             streamed = weights.written_shards(bench, work.lease, out)
         else:
-            streamed = weights.stream_shards(bench, work.lease, out, asked, integrity)
+            streamed = weights.write_shards(bench, work.lease, out, ranks=asked, integrity=integrity)
     if json:
         print_document(fetch_document(streamed, out))
         return

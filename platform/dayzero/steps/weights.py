@@ -173,50 +173,42 @@ def place_of(bench: Bench, lease: Lease) -> OnDisk:
     return on_disk(bench, subject_of(bench, lease).release, chosen_degrees(bench, lease))
 
 
-def write_shards(bench: Bench, lease: Lease, into: Path) -> ShardManifest:
-    """Write the shards of the chosen plan, or find them there and check them."""
-    release = subject_of(bench, lease).release
-    layout = lay_out(
-        release.content_id,
-        full_structure(bench, lease).noun,
-        headers(bench, lease).noun,
-        chosen_degrees(bench, lease),
-        agreed_plan(bench, lease).workload.redundant_experts,
-    )
-    return bench.transfer.shard(on_disk(bench, release, layout.degrees).model_dir, layout, into, bench.progress)
-
-
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Shards that came straight from a hub (or this disk), and what was asked for where only slices were."""
+    """Shards that came from this disk, or straight from a hub, and what was asked for where only slices were."""
 
     manifest: ShardManifest
     slices: SlicePlan | None = None
 
 
-def stream_shards(
-    bench: Bench, lease: Lease, into: Path, ranks: Sequence[int] = (), integrity: Integrity = Integrity.SHA256
+def write_shards(
+    bench: Bench,
+    lease: Lease,
+    into: Path,
+    *,
+    checkpoint: Path | None = None,
+    ranks: Sequence[int] = (),
+    integrity: Integrity = Integrity.SHA256,
 ) -> Streamed:
-    """The shards of the chosen plan under `into` in one pass, without a full copy of the checkpoint on this disk.
+    """The shards of the chosen plan under `into`, whose sources are compared with the digests that their release states.
 
-    With `ranks`, a node's: where those are not all, only the ranges that they need are asked for. BlockedError: too large to
-    begin without approval.
+    They are cut from the `checkpoint`, where it is on this disk whole (that of a directory release is), else in one pass from
+    the hub, without a full copy. With `ranks`, a node's: where those are not all, only the ranges that they need are asked for.
+    BlockedError: too large to begin without approval.
     """
     release = subject_of(bench, lease).release
     require_safetensors(release)
     spec, index = full_structure(bench, lease).noun, headers(bench, lease).noun
-    degrees = chosen_degrees(bench, lease)
     redundant = agreed_plan(bench, lease).workload.redundant_experts
-    layout = lay_out(release.content_id, spec, index, degrees, redundant, ranks=ranks or None)
-    if release.hub is HubKind.DIRECTORY:
+    layout = lay_out(release.content_id, spec, index, chosen_degrees(bench, lease), redundant, ranks=ranks or None)
+    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else checkpoint
+    if here is not None:
         stated = {file.path: file.sha256 for file in release.files if file.sha256}
-        return Streamed(
-            bench.transfer.shard(Path(release.repo_id), layout, into, bench.progress, integrity=integrity, stated=stated)
-        )
-    sliced = 0 < len(set(ranks)) < degrees.world
+        return Streamed(bench.transfer.shard(here, layout, into, bench.progress, integrity=integrity, stated=stated))
+    sliced = 0 < len(set(ranks)) < layout.degrees.world
     slices = slices_of(layout, index, ranks) if sliced else None
     approved(bench, _stream_estimate(bench, release, layout, into, slices))
-    vouched = bench.shard_record(release.content_id, degrees) if slices else None
+    vouched = bench.shard_record(release.content_id, layout.degrees) if slices else None
     manifest = bench.transfer.stream(
         bench.hub_of(release), release, index, layout, into, bench.progress,
         slices=slices, vouched=vouched, integrity=integrity,
@@ -257,7 +249,8 @@ def _stream_estimate(
 def shard_step(bench: Bench, lease: Lease) -> StepReport:
     """Write the shards, record their manifest, and compare their bytes with the plan's."""
     require_reference(bench, lease)
-    manifest = write_shards(bench, lease, place_of(bench, lease).shards_dir)
+    place = place_of(bench, lease)
+    manifest = write_shards(bench, lease, place.shards_dir, checkpoint=place.model_dir).manifest
     folded = fold(manifest)
     kept = keep(bench.ledger, lease, result_key("shards", 3, folded.content_id, folded), ShardManifest, lambda: folded)
     check = weights_check(agreed_plan(bench, lease), manifest)

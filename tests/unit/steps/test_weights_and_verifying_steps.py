@@ -50,6 +50,14 @@ def test_an_exact_plan_of_fixed_degrees_has_the_bytes_of_its_shards(degrees: Deg
     assert (check.check, check.verdict) == ("memory.weights", Verdict.PASS)
 
 
+def test_shards_of_a_fetched_checkpoint_are_compared_with_what_its_release_states(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees(tp=3), devices=3)
+    checkpoint = weights.place_of(made.bench, made.lease).model_dir
+    manifest = weights.write_shards(made.bench, made.lease, tmp_path / "out", checkpoint=checkpoint).manifest
+    assert manifest.verified
+    assert [(one.path, one.sha256) for one in manifest.sources] == [("model.safetensors", "b" * 64)]
+
+
 def test_when_no_plan_fits_the_block_says_why_and_what_to_do(tmp_path: Path) -> None:
     made = make_bench(tmp_path, degrees=Degrees(tp=2))
     with pytest.raises(BlockedError, match=r"no plan fits acme/tiny on cpu: .*9.*dayzero plan hf:acme/tiny --platform cpu"):
