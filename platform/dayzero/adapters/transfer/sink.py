@@ -15,6 +15,7 @@ from dayzero.adapters.transfer.journal import Progress as Reached
 from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
+from dayzero.adapters.transfer.writeback import BEGIN_BYTES, begin_writing
 from dayzero.codec import dump
 from dayzero.counting import Counter
 from dayzero.disk import write_all
@@ -71,7 +72,7 @@ class Sink:
         self._rows = threading.local()
         self._lock = threading.Lock()
         self._flusher = Flusher(folder, self._journal, self._descriptors)
-        self._unflushed, self._checkpoint_bytes = 0, checkpoint_bytes
+        self._unflushed, self._unbegun, self._checkpoint_bytes = 0, 0, checkpoint_bytes
         self._counter = Counter(progress, sum(file.size_bytes for file in layout.files))
 
     @classmethod
@@ -149,8 +150,12 @@ class Sink:
         self._counter.add(written)
         with self._lock:
             self._unflushed += written
+            self._unbegun += written
             if self._unflushed >= self._checkpoint_bytes:
                 self._checkpoint()
+            elif self._unbegun >= BEGIN_BYTES:
+                self._unbegun = 0
+                begin_writing(self._descriptors.values())
 
     def close(self, source: str, sha256: str | None, stated: str | None = None) -> None:
         """The source has passed whole. IntegrityError when its hash is not the stated one: its bytes then count for nothing."""
@@ -308,7 +313,7 @@ class Sink:
             self._reached[source].to = passing.at
             self._reached[source].tensors.update(((target, place), digest) for target, place, digest in finished)
             lines.append(Line(Said.PASSED, source, "", passing.at, None, False, tuple(finished)))
-        self._unflushed = 0
+        self._unflushed = self._unbegun = 0
         self._flusher.flush(lines)
 
     def _close_targets(self) -> None:
