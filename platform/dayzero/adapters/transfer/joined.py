@@ -4,12 +4,20 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from dayzero.errors import DependencyError, IntegrityError
 from dayzero.stages.layout.joining import JoinedTensor, Slab
 
 WINDOW_BYTES = 8 * 1024 * 1024
+
+
+class RankReader(Protocol):
+    """Rank files by name."""
+
+    def fill(self, file: str, begin: int, into: memoryview) -> None:
+        """Exactly so many bytes of a rank file from `begin` on; IntegrityError when it ends before."""
+        ...
 
 
 class ShardReader:
@@ -28,21 +36,30 @@ class ShardReader:
 
     def fill(self, file: str, begin: int, into: memoryview) -> None:
         """Exactly so many bytes of a rank file from `begin` on; IntegrityError when it ends before."""
+        path = self._folder / file
         try:
             if file not in self._open:
-                self._open[file] = os.open(self._folder / file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            at = 0
-            while at < len(into):
-                with into[at:] as rest:
-                    count = os.preadv(self._open[file], [rest], begin + at)
-                if not count:
-                    raise IntegrityError(f"{self._folder / file} ends at byte {begin + at}; its manifest says more.")
-                at += count
+                self._open[file] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise DependencyError(f"{self._folder / file} cannot be read: {error.strerror}.") from error
+            raise DependencyError(f"{path} cannot be read: {error.strerror}.") from error
+        fill_from(self._open[file], path, begin, into)
 
 
-def joined_windows(reader: ShardReader, tensor: JoinedTensor) -> Iterator[tuple[int, memoryview]]:
+def fill_from(descriptor: int, path: Path, begin: int, into: memoryview) -> None:
+    """Exactly so many bytes of an open file from `begin` on; IntegrityError when it ends before."""
+    at = 0
+    while at < len(into):
+        try:
+            with into[at:] as rest:
+                count = os.preadv(descriptor, [rest], begin + at)
+        except OSError as error:
+            raise DependencyError(f"{path} cannot be read: {error.strerror}.") from error
+        if not count:
+            raise IntegrityError(f"{path} ends at byte {begin + at}; its manifest says more.")
+        at += count
+
+
+def joined_windows(reader: RankReader, tensor: JoinedTensor) -> Iterator[tuple[int, memoryview]]:
     """(offset in the tensor, bytes) in order, each good until the next."""
     buffer = bytearray(WINDOW_BYTES)
     for slab in tensor.slabs:
@@ -50,7 +67,7 @@ def joined_windows(reader: ShardReader, tensor: JoinedTensor) -> Iterator[tuple[
             yield slab.offset + at, window
 
 
-def _straight(reader: ShardReader, slab: Slab, buffer: bytearray) -> Iterator[tuple[int, memoryview]]:
+def _straight(reader: RankReader, slab: Slab, buffer: bytearray) -> Iterator[tuple[int, memoryview]]:
     """Pieces one after the other; what several ranks hold is taken from the first of them."""
     pieces = []
     for part in slab.slices:
@@ -68,7 +85,7 @@ def _straight(reader: ShardReader, slab: Slab, buffer: bytearray) -> Iterator[tu
             reached = max(reached, stop)
 
 
-def _gathered(reader: ShardReader, slab: Slab) -> Iterator[tuple[int, memoryview]]:
+def _gathered(reader: RankReader, slab: Slab) -> Iterator[tuple[int, memoryview]]:
     """Rows of which several ranks hold parts, put together block by block."""
     import numpy
 

@@ -15,6 +15,7 @@ from dayzero.adapters.transfer.journal import Progress as Reached
 from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
+from dayzero.adapters.transfer.unfinished import UnfinishedFiles
 from dayzero.adapters.transfer.writeback import BEGIN_BYTES, begin_writing
 from dayzero.codec import dump
 from dayzero.counting import Counter
@@ -136,6 +137,12 @@ class Sink:
     def wanted(self, source: str) -> tuple[tuple[int, int], ...]:
         """The ranges of an open source that some rank takes bytes of."""
         return self._passing[source].routes.wanted()
+
+    def unfinished(self) -> UnfinishedFiles:
+        """The rank files as far as they are written."""
+        return UnfinishedFiles(
+            self._folder, {self._layout.files[target].path: one for target, one in self._descriptors.items()}
+        )
 
     def write(self, source: str, offset: int, window: memoryview) -> None:
         """Bring the bytes of a source from `offset` to the ranks that take them. DependencyError: the disk fails."""

@@ -1,7 +1,7 @@
 """Shards straight from a hub: its bytes pass once, are hashed as they pass, and go to the ranks; no file is kept whole."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import IntegrityError, NotFoundError
 from dayzero.ports.hub import Hub, Progress
+from dayzero.stages.transfer.gathering import Piece, lacking, pieces_before
 
 _TRIES = 2
 """A file whose hash is wrong passes once more: a bad line is likelier than a bad publisher. A hub that lies is then named."""
@@ -77,7 +78,7 @@ def stream_shards(
     with Sink.over(layout, into, progress, required=required, checkpoint_bytes=checkpoint_bytes) as sink:
         for name in sink.passed():
             sink.recheck(name, sources[name].identity)
-        _Streams(hub, release, sink, hashed).run([sources[name] for name in sink.missing()], connections)
+        _Streams(hub, release, layout, sink, hashed).run([sources[name] for name in sink.missing()], connections)
         return sink.commit(vouched)
 
 
@@ -106,8 +107,8 @@ def _sources(
 class _Streams:
     """Several files on their way, each in a thread that pulls its windows: whoever writes slowly is sent slowly."""
 
-    def __init__(self, hub: Hub, release: Release, sink: Sink, hashed: bool) -> None:
-        self._hub, self._release, self._sink, self._hashed = hub, release, sink, hashed
+    def __init__(self, hub: Hub, release: Release, layout: ShardManifest, sink: Sink, hashed: bool) -> None:
+        self._hub, self._release, self._layout, self._sink, self._hashed = hub, release, layout, sink, hashed
         self._given_up = Event()
 
     def run(self, sources: Sequence[_Source], connections: int) -> None:
@@ -134,13 +135,12 @@ class _Streams:
 
     def _pass_once(self, source: _Source, connections: int, *, again: bool) -> None:
         file = source.file
-        # A hash cannot be gone on with by another process, so a file that is hashed passes from its start.
-        reached = self._sink.open(
-            file.path, file.size_bytes, source.identity, source.headers, resume=not self._hashed and not again
-        )
+        reached = self._sink.open(file.path, file.size_bytes, source.identity, source.headers, resume=not again)
         ranges = [(0, file.size_bytes)] if self._hashed else list(source.slices or self._sink.wanted(file.path))
         left = [(max(begin, reached), end) for begin, end in ranges if end > reached]
-        digest = self._write(source, left, connections) if left else None
+        # A hash cannot be gone on with by another process: what passed before is hashed again, from the rank files.
+        before = pieces_before(self._layout, source.headers, reached) if self._hashed else ()
+        digest = self._write(source, before, left, connections) if left or before else None
         if self._given_up.is_set():
             return
         try:
@@ -152,12 +152,13 @@ class _Streams:
                 remedy="Try again; if it stays so, do not trust this copy. What came right is kept.",
             ) from error
 
-    def _write(self, source: _Source, ranges: list[Range], connections: int) -> str:
+    def _write(self, source: _Source, before: Sequence[Piece], ranges: Sequence[Range], connections: int) -> str:
         """Bring the windows to the sink; the hash of one runs while it is written and the next one comes."""
         whole, path = source.hash(), source.file.path
         hashing: Future[None] | None = None
-        windows = self._hub.stream(self._release, path, ranges, connections=connections)
+        windows = self._hub.stream(self._release, path, [*lacking(before), *ranges], connections=connections)
         with ThreadPoolExecutor(1, thread_name_prefix="dayzero-hash") as hasher, closing(windows):
+            self._hash_again(whole, before, windows)
             for offset, window in windows:
                 if self._given_up.is_set():
                     break
@@ -166,3 +167,21 @@ class _Streams:
                 hashing = hasher.submit(whole.update, window) if self._hashed else None
                 self._sink.write(path, offset, window)
         return whole.hexdigest()
+
+    def _hash_again(self, whole: _Hash, before: Sequence[Piece], windows: Iterator[tuple[int, memoryview]]) -> None:
+        """What passed in an earlier run: from the rank files, and what they do not hold as the first of the windows."""
+        with self._sink.unfinished() as files:
+            for piece in before:
+                here = files.windows(piece) if piece.tensor is not None else _up_to(windows, piece.end)
+                for window in here:
+                    if self._given_up.is_set():
+                        return
+                    whole.update(window)
+
+
+def _up_to(windows: Iterator[tuple[int, memoryview]], end: int) -> Iterator[memoryview]:
+    """The windows of one range."""
+    for offset, window in windows:
+        yield window
+        if offset + len(window) >= end:
+            return

@@ -1,11 +1,11 @@
 """Shards joined again: where in the ranks' files the bytes of each whole tensor lie."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
-from dayzero.domain.tensors import DTYPE_BITS
+from dayzero.domain.tensors import DTYPE_BITS, TensorHeader
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.cut import Range
 from dayzero.stages.layout.ranks import reached
@@ -70,6 +70,24 @@ def joined_tensors(manifest: ShardManifest) -> tuple[JoinedTensor, ...]:
         name = min(set(origins) ^ set(held))
         raise BadInputError(f"no shard of any rank holds {name}.", remedy="Shard the model anew.")
     return tuple(_joined(held[name], origins.get(name)) for name in sorted(held))
+
+
+def whole_tensors(manifest: ShardManifest, headers: Iterable[TensorHeader]) -> Mapping[str, JoinedTensor]:
+    """Those of the tensors, by name, that the manifest's files make up wholly, of whichever ranks they are; others are left
+    out."""
+    wanted = {header.name: header for header in headers}
+    held: dict[str, list[tuple[ShardFile, ShardTensor]]] = {}
+    for file in manifest.files:
+        for tensor in file.tensors:
+            if tensor.name in wanted:
+                held.setdefault(tensor.name, []).append((file, tensor))
+    found = {}
+    for name, parts in held.items():
+        try:
+            found[name] = _joined(parts, (wanted[name].begin, wanted[name].shape))
+        except BadInputError:
+            continue
+    return found
 
 
 def _joined(parts: list[tuple[ShardFile, ShardTensor]], origin: tuple[int, tuple[int, ...]] | None) -> JoinedTensor:
