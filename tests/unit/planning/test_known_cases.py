@@ -207,3 +207,16 @@ def test_norms_are_cut_by_tp_in_training_only_where_memory_asks_for_it() -> None
     assert plan(model, h200, 256, workload, fixed=found.plan.degrees, choices=without).plan is None
     roomy = plan(model, replace(h200, memory_bytes=figure(1e12, "B")), 256, workload)
     assert roomy.plan is not None and not roomy.plan.choices.sequence_parallel
+
+
+def test_long_sequences_are_cut_over_context_parallel_ranks_in_training() -> None:
+    """Llama-3.1-405B was trained at 131,072 tokens with cp 16, and at 8,192 with none (arXiv 2407.21783, table 4)."""
+    model, h200 = spec("meta-llama/Meta-Llama-3.1-405B"), PROFILES["h200"]
+
+    def trained(sequence_tokens: int) -> PlanReport:
+        training = Training(tokens_per_step=4 << 20, sequence_tokens=sequence_tokens, recompute=Recompute.FULL)
+        return plan(model, h200, 256, Workload(objective=Objective.THROUGHPUT, training=training))
+
+    short, long = trained(8192), trained(131_072)
+    assert short.plan is not None and short.plan.degrees.cp == 1
+    assert long.plan is not None and long.plan.degrees.cp > 1

@@ -1,10 +1,10 @@
 """Training estimates: seconds of one optimizer step of a plan, from the cost of its forward passes.
 
 Backward takes twice the arithmetic of forward (activations' and weights' gradients; adapters need the activations' alone), its
-exchanges once more; full recomputation is one more forward. One-forward-one-backward pipelines stand idle for
-(pp − 1) / v of a micro-batch with v pieces a rank (Megatron-LM, arXiv 2104.04473, section 2.2). Gradients are reduced over the
-replicas while backward runs; AdamW then reads and writes 30 bytes a parameter (gradient 4, master weight and two moments 24,
-weight 2), its share of them under ZeRO.
+exchanges once more; full recomputation is one more forward. Context-parallel ranks hold the same weights and share a sequence's
+tokens. One-forward-one-backward pipelines stand idle for (pp − 1) / v of a micro-batch with v pieces a rank (Megatron-LM,
+arXiv 2104.04473, section 2.2). Gradients are reduced over all ranks with the same weights while backward runs; AdamW then reads
+and writes 30 bytes a parameter (gradient 4, master weight and two moments 24, weight 2), its share of them under ZeRO.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from dayzero.stages.cost.feed_forward import expert_slices
 from dayzero.stages.cost.mixers import ACTIVATION_BYTES
 from dayzero.stages.cost.serving import stage_kinds
 from dayzero.stages.cost.steps import StepCost
+from dayzero.stages.memory.training import replicas_of
 
 _OPTIMIZER_BYTES = {Optimizer.ADAMW: 30, Optimizer.ADAMW_8BIT: 18, Optimizer.SGD: 14, Optimizer.MUON: 22}
 """Bytes read and written for each parameter of a step: gradient, master weight, moments in and out, weight."""
@@ -83,7 +84,7 @@ class TrainingCost:
             links = self.steps.exchange_s(counts, degrees, load, compressed=choices.compressed)
             if whole is None or links is None:
                 return None
-            own = (whole - links + (self.steps.head_s(tokens, degrees.tp) if head else 0.0)) * forwards
+            own = (whole - links + (self.steps.head_s(tokens / degrees.cp, degrees.tp) if head else 0.0)) * forwards
             exchanged = links * (2.0 + (1.0 if full else 0.0))
             if best is None or own + exchanged > sum(best):
                 best = own, exchanged
@@ -96,10 +97,11 @@ class TrainingCost:
     def _reduce_s(self, degrees: Degrees) -> float | None:
         """All-reduce of the gradients over replicas; ZeRO 3 gathers weights for both passes beside it."""
         dense, experts = self._parameters(degrees)
-        stride, shared = degrees.tp * degrees.cp, degrees.attention_dp
+        replicas, tp = replicas_of(degrees), degrees.tp
         times = 2.0 if self.training.zero == 3 and self.training.lora_rank is None else 1.0
         total = 0.0
-        for parameters, size, apart in ((dense, degrees.dp, stride), (experts, degrees.dp // shared, stride * shared)):
+        for parameters, size in ((dense, replicas.dense), (experts, replicas.experts)):
+            apart = tp * replicas.dense // size
             seconds = self.steps.network.all_reduce(parameters * 2, size, apart) if parameters else 0.0
             if seconds is None:
                 return None
@@ -109,7 +111,8 @@ class TrainingCost:
     def _update_s(self, degrees: Degrees) -> float:
         dense, experts = self._parameters(degrees)
         if self.training.zero >= 1:
-            dense, experts = dense / degrees.dp, experts * degrees.attention_dp / degrees.dp
+            replicas = replicas_of(degrees)
+            dense, experts = dense / replicas.dense, experts / replicas.experts
         return (dense + experts) * _OPTIMIZER_BYTES[self.training.optimizer] / self.steps.roofline.stream_bytes_per_s
 
     def _parameters(self, degrees: Degrees) -> tuple[float, float]:

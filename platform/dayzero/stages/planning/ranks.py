@@ -170,15 +170,20 @@ class RankMemory:
         if pp not in self._distinct:
             found: dict[object, tuple[int, object, Counter[int]]] = {}
             for stage in range(pp):
-                place = (stage == 0, stage == pp - 1, stage if self.workload.training is not None else 0)
+                place = (stage == 0, stage == pp - 1)
                 held = Counter(dict(self._model.counted(pp, stage)))
                 found.setdefault((place, *sorted(held.items())), (stage, place, held))
-            # Of stages in the same place, one with at least as many layers of every kind needs at least as much.
+            # Of stages in the same place, one with at least as many layers of every kind needs at least as much; in training
+            # only an earlier one, which keeps the activations of at least as many micro-batches.
+            training = self.workload.training is not None
             all_stages = tuple(found.values())
             self._distinct[pp] = tuple(
                 stage
                 for stage, place, held in all_stages
-                if not any(other != stage and its == place and held <= more and held != more for other, its, more in all_stages)
+                if not any(
+                    its == place and held <= more and held != more and (other < stage or not training)
+                    for other, its, more in all_stages
+                )
             )
         return self._distinct[pp]
 

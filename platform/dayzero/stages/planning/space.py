@@ -84,9 +84,9 @@ def _refused_tensor(space: Space, degrees: Degrees) -> Rejection | None:
 
 
 def _contexts(space: Space) -> tuple[int, ...]:
-    if space.workload.objective is Objective.WIDEST or space.workload.training is not None:
-        return (1,)
-    if space.workload.context_tokens < LONG_CONTEXT_TOKENS:
+    training = space.workload.training
+    tokens = space.workload.context_tokens if training is None else training.sequence_tokens
+    if space.workload.objective is Objective.WIDEST or tokens < LONG_CONTEXT_TOKENS:
         return (1,)
     return tuple(cp for cp in _CONTEXT_DEGREES if cp <= space.devices)
 
