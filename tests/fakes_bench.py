@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -134,6 +134,7 @@ class FakeTransfer:
         *,
         integrity: Integrity = Integrity.SHA256,
         stated: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
     ) -> ShardManifest:
         files = (replace(file, digest=hashlib.sha256(file.path.encode()).hexdigest()) for file in layout.files)
         known = stated or {}

@@ -4,9 +4,11 @@ from pathlib import Path
 
 from dayzero.adapters.conversion.beside import copy_beside
 from dayzero.adapters.conversion.folder import whole_folder
+from dayzero.adapters.transfer.beside import small_of_shards
 from dayzero.adapters.transfer.exporting import export_files, joined_files
 from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.app.local import local_work
+from dayzero.disk import write_whole
 from dayzero.domain.conversion import ConversionPlan, WeightFormat
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import Integrity
@@ -51,7 +53,7 @@ def export(
     shards: Path, out: Path, beside: Path | None, *, integrity: Integrity, progress: Progress | None
 ) -> tuple[TensorHeader, ...]:
     """The tensors of a folder of shards in the files that they came from, in a new folder `out`, which is there whole or not at
-    all; `beside` is a folder whose configuration and tokenizer go with them.
+    all. The small files beside the shards go with them, or in place of these the ones of the folder `beside`.
 
     The shards are checked first (`integrity` none: not their digests). Errors: see verify_shards and export_files.
     """
@@ -61,6 +63,9 @@ def export(
         tensors = export_files(shards, files, partial, progress)
         if beside is not None:
             copy_beside(beside, partial)
+        else:
+            for name, content in small_of_shards(shards, manifest.beside):
+                write_whole(partial / name, content)
     return tensors
 
 

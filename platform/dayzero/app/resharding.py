@@ -18,7 +18,7 @@ _CONFIG = "config.json"
 
 def reshard(
     shards: Path,
-    config: Path,
+    config: Path | None,
     degrees: Degrees,
     out: Path,
     progress: Progress | None,
@@ -26,16 +26,24 @@ def reshard(
     redundant_experts: int = 0,
     integrity: Integrity = Integrity.SHA256,
 ) -> ShardManifest:
-    """The shards of `shards` as those of other degrees under `out`; `config` is the model's configuration or its folder.
+    """The shards of `shards` as those of other degrees under `out`; `config` is the model's configuration or its folder, where
+    it is another than the one beside the shards.
 
     BadInputError: no shards or configuration there, or degrees that the structure does not allow. More: see the adapter.
     """
     manifest = completed_manifest(shards)
     index = index_of_shards(manifest)
-    path = config / _CONFIG if config.is_dir() else config
-    spec = read_spec(_read(path), index, side=_read(beside) if (beside := path.with_name(SIDE_FILE)).is_file() else None)
+    told = _configuration(config or shards)
+    spec = read_spec(told[_CONFIG], index, side=told.get(SIDE_FILE))
     layout = lay_out(manifest.content_id, spec, index, degrees, redundant_experts)
-    return write_reshaped(shards, layout, out, progress, integrity=integrity)
+    return write_reshaped(shards, layout, out, progress, config=told if config is not None else None, integrity=integrity)
+
+
+def _configuration(place: Path) -> dict[str, bytes]:
+    """A model's configuration, and its quantization side file where it has one, from a folder or beside a file."""
+    path = place / _CONFIG if place.is_dir() else place
+    side = path.with_name(SIDE_FILE)
+    return {_CONFIG: _read(path), **({SIDE_FILE: _read(side)} if side.is_file() else {})}
 
 
 def _read(path: Path) -> bytes:

@@ -42,7 +42,8 @@ def export(
     shards: Annotated[Path, typer.Argument(help="Folder of shards with its manifest, of any plan.")],
     out: Out,
     beside: Annotated[
-        Path | None, typer.Option("--beside", help="Folder whose configuration and tokenizer are copied too.")
+        Path | None,
+        typer.Option("--beside", help="Folder of another configuration and tokenizer."),
     ] = None,
     integrity: Annotated[Integrity, typer.Option("--integrity", help="What is checked of the shards.")] = Integrity.SHA256,
     json: Json = False,

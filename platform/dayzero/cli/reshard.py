@@ -17,7 +17,7 @@ from dayzero.steps.documents import reshard_document
 def reshard(
     shards: Annotated[Path, typer.Argument(help="Folder of shards with its manifest, of any plan.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the new rank files.")],
-    config: Annotated[Path | None, typer.Option("--config", help="The model's config.json, or its folder.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="Another config.json, or its folder.")] = None,
     tp: Degree = None,
     pp: Degree = None,
     ep: Degree = None,
@@ -37,9 +37,7 @@ def reshard(
         raise BadInputError(f"{out} is a file.", remedy="Name a folder with --out.")
     degrees = degrees_of(tp, pp, ep, dp, cp, etp) or Degrees()
     with bytes_shown("reshard") as progress:
-        manifest = app.reshard(
-            shards, config or shards, degrees, out, progress, redundant_experts=redundant_experts, integrity=integrity
-        )
+        manifest = app.reshard(shards, config, degrees, out, progress, redundant_experts=redundant_experts, integrity=integrity)
     if json:
         print_document(reshard_document(manifest, out))
         return

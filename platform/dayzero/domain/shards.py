@@ -109,11 +109,20 @@ class ShardSource:
 
 
 @dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A small file of the release (configuration, tokenizer) that lies beside the shards under its own plain name."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShardManifest:
     """Shards of one checkpoint under one plan: all of them, or those of the ranks that were asked for.
 
     A folded manifest has no tensors in its files; they follow from the rules (stages.layout.ranks: fold, unfold). A written one
-    says which `sources` passed, and has the digest of the layout that it was written by.
+    says which `sources` passed, has the digest of the layout that it was written by, and names what lies `beside` the shards.
     """
 
     content_id: str
@@ -123,6 +132,7 @@ class ShardManifest:
     rules: ShardRules | None = None
     sources: tuple[ShardSource, ...] = ()
     layout_digest: str = ""
+    beside: tuple[SmallFile, ...] = ()
 
     @property
     def source_files(self) -> tuple[str, ...]:

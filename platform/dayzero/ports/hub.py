@@ -87,9 +87,10 @@ class Transfer(Protocol):
         vouched: ShardManifest | None = None,
         integrity: Integrity = Integrity.SHA256,
     ) -> ShardManifest:
-        """Write the layout's rank files from what the hub sends, each byte once and no file kept whole: all of the source
-        files, checked against the hub's digests, or only the `slices` that the layout's ranks need, checked against the
-        `vouched` manifest of the same plan where there is one. IntegrityError: nothing is committed."""
+        """Write the layout's rank files from what the hub sends, each byte once and no file kept whole, and the release's small
+        files beside them: all of the source files, checked against the hub's digests, or only the `slices` that the layout's
+        ranks need, checked against the `vouched` manifest of the same plan where there is one. IntegrityError: nothing is
+        committed."""
         ...
 
     def room(self, release: Release, into: Path) -> Room:
@@ -109,10 +110,11 @@ class Transfer(Protocol):
         *,
         integrity: Integrity = Integrity.SHA256,
         stated: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
     ) -> ShardManifest:
         """Write the layout's rank files from the checkpoint, with digests in the returned manifest; written shards that
-        match are kept, an earlier run that did not end is gone on with. `stated`: the sha256 of source files by path, as their
-        release has them; IntegrityError when one differs."""
+        match are kept, an earlier run that did not end is gone on with. `stated`: the sha256 of files by path, as their release
+        has them; IntegrityError when one differs. `beside`: small files of the folder that are copied beside the shards."""
         ...
 
     def verify(self, shards_dir: Path, progress: Progress | None) -> ShardManifest:

@@ -18,7 +18,7 @@ from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, BlockedError
 from dayzero.stages.entries.deciding import plan_check, weights_check
-from dayzero.stages.headers.files import disagreement
+from dayzero.stages.headers.files import disagreement, runner_files
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
 from dayzero.stages.transfer.estimating import gate_notes, needs_approval, source_sizes
@@ -204,7 +204,10 @@ def write_shards(
     here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else checkpoint
     if here is not None:
         stated = {file.path: file.sha256 for file in release.files if file.sha256}
-        return Streamed(bench.transfer.shard(here, layout, into, bench.progress, integrity=integrity, stated=stated))
+        beside = [file.path for file in runner_files(release.files)]
+        return Streamed(
+            bench.transfer.shard(here, layout, into, bench.progress, integrity=integrity, stated=stated, beside=beside)
+        )
     sliced = 0 < len(set(ranks)) < layout.degrees.world
     slices = slices_of(layout, index, ranks) if sliced else None
     approved(bench, _stream_estimate(bench, release, layout, into, slices))

@@ -1,11 +1,13 @@
 """Shards straight from a hub: the bytes of the disk, nothing unchecked called checked, nothing half taken for whole."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dayzero.adapters.hubs.digests import git_blob_id
 from dayzero.adapters.hubs.serving import HubServer
 from dayzero.adapters.hubs.serving.app import serve_app
 from dayzero.adapters.hubs.site import shard_record
@@ -65,7 +67,13 @@ def test_streamed_shards_are_those_of_the_disk(models: Path, served: CountingHub
     for one in rank_files(tmp_path / "local"):
         assert (tmp_path / "out" / one.name).read_bytes() == one.read_bytes()
     assert verified(manifest) and all(len(source.sha256 or "") == 64 for source in manifest.sources)
-    needed = {file.path: file.size_bytes for file in known.release.files if file.path.startswith("model-0")}
+    assert {file.path: (file.size_bytes, file.sha256) for file in manifest.beside} == {
+        path.name: (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+        for path in (models / REPO).iterdir()
+        if path.name in ("config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json")
+    }
+    taken = {file.path for file in manifest.beside}
+    needed = {one.path: one.size_bytes for one in known.release.files if one.path.startswith("model-0") or one.path in taken}
     assert served.sent_bytes("resolve") - before == sum(needed.values()), "each byte once, and no copy beside the index"
     assert seen[-1][0] == seen[-1][1] and [done for done, _ in seen] == sorted(done for done, _ in seen)
     left = [path.name for path in (tmp_path / "out").iterdir() if path.name.endswith(".incomplete") or "journal" in path.name]
@@ -93,7 +101,8 @@ def test_a_node_asks_for_what_its_ranks_hold_and_a_site_vouches(
     plan = slices_of(layout, known.index, ranks, CLOSE)
     before = served.sent_bytes("resolve")
     manifest = stream(known, layout, tmp_path / "node", slices=plan)
-    assert served.sent_bytes("resolve") - before == plan.read_bytes
+    small = sum(file.size_bytes for file in manifest.beside)
+    assert served.sent_bytes("resolve") - before == plan.read_bytes + small
     if degrees.pp == 2:
         assert plan.read_bytes <= 1.02 * plan.shard_bytes, "the node holds the tp group"
     assert not verified(manifest) and [file.rank for file in manifest.files] == list(ranks)
@@ -190,8 +199,10 @@ def test_a_run_that_stopped_goes_on_with_what_is_missing(models: Path, served: C
         stream(replace(known, hub=failing), layout, tmp_path / "out", connections=1)
     assert failing.asked[-1] == last and not rank_files(tmp_path / "out")
     before = served.sent_bytes("resolve")
-    assert verified(stream(known, layout, tmp_path / "out"))
+    manifest = stream(known, layout, tmp_path / "out")
+    assert verified(manifest)
     size = next(file.size_bytes for file in known.release.files if file.path == last)
+    size += sum(file.size_bytes for file in manifest.beside)
     assert served.sent_bytes("resolve") - before == size, "files that passed whole do not pass again"
 
 
@@ -204,3 +215,21 @@ def test_a_file_without_a_digest_is_not_taken_on_trust(served: CountingHub, tmp_
     gone = replace(known, release=replace(known.release, files=known.release.files[:2]))
     with pytest.raises(NotFoundError, match="there is no file"):
         stream(gone, known.layout(TP2), tmp_path / "out")
+
+
+def test_a_file_with_a_git_blob_id_alone_is_checked_by_it_and_recorded_by_its_sha256(
+    models: Path, served: CountingHub, tmp_path: Path
+) -> None:
+    known = known_at(served.url)
+    ids = {path.name: git_blob_id(path.read_bytes()) for path in (models / REPO).iterdir() if path.is_file()}
+    files = [replace(file, sha256=None, git_blob_id=ids.get(file.path)) for file in known.release.files]
+    plain = replace(known, release=replace(known.release, files=tuple(files)))
+    manifest = stream(plain, known.layout(TP2), tmp_path / "out")
+    assert manifest.verified
+    for source in manifest.sources:
+        assert source.sha256 == hashlib.sha256((models / REPO / source.path).read_bytes()).hexdigest()
+    lied = [replace(file, git_blob_id="0" * 40) if file.path.startswith("model-0") else file for file in files]
+    other = replace(known, release=replace(known.release, files=tuple(lied)))
+    with pytest.raises(IntegrityError, match="its release states 0000"):
+        stream(other, known.layout(TP2), tmp_path / "lied")
+    assert rank_files(tmp_path / "lied") == []

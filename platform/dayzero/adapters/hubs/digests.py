@@ -6,23 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from dayzero.disk import write_whole
+from dayzero.stages.transfer.digests import git_blob_hash
 
 WINDOW_BYTES = 1 << 20
-
-
-class Hash(Protocol):
-    """What hashlib's objects do."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
-        ...
-
-    def hexdigest(self) -> str:
-        """The digest so far, in hex."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +35,6 @@ class FileStamp:
     def of(cls, state: os.stat_result) -> "FileStamp":
         """The stamp of a stat."""
         return cls(state.st_size, state.st_mtime_ns, state.st_ino)
-
-
-def git_blob_hash(size_bytes: int) -> Hash:
-    """A hash that becomes the git blob id when fed the content (git: sha1 over "blob <size>\\0" and the content)."""
-    return hashlib.sha1(b"blob %d\0" % size_bytes, usedforsecurity=False)
 
 
 def git_blob_id(content: bytes) -> str:

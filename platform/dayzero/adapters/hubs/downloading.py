@@ -1,17 +1,17 @@
 """Files come whole or not at all: resumed, checked against the hub's digest, and only then given their name."""
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from dayzero.adapters.hubs.digests import Hash, git_blob_hash, windows
+from dayzero.adapters.hubs.digests import windows
 from dayzero.disk import make_durable, refusals_spoken, require_space
 from dayzero.domain.release import RepoFile
 from dayzero.errors import IntegrityError
+from dayzero.stages.transfer.digests import Hash, stated_hash
 
 INCOMPLETE = ".incomplete"
 QUARANTINE = ".quarantine"
@@ -19,11 +19,10 @@ QUARANTINE = ".quarantine"
 
 def expected_digest(file: RepoFile, whose: str) -> tuple[Hash, str]:
     """A fresh hash for the file and the digest that it must give; IntegrityError when the hub states none."""
-    if file.sha256:
-        return hashlib.sha256(), file.sha256
-    if file.git_blob_id:
-        return git_blob_hash(file.size_bytes), file.git_blob_id
-    raise IntegrityError(f"{whose}: the hub states no digest of {file.path}, so it cannot be checked.")
+    expected = stated_hash(file)
+    if expected is None:
+        raise IntegrityError(f"{whose}: the hub states no digest of {file.path}, so it cannot be checked.")
+    return expected
 
 
 def check_content(content: bytes, file: RepoFile, whose: str) -> bytes:

@@ -1,20 +1,43 @@
 """Digests of tensors as their bytes pass, and of rank files that are there."""
 
+import hashlib
 import mmap
 import os
-from typing import Protocol
 
 import xxhash
 
+from dayzero.domain.release import RepoFile
 from dayzero.domain.shards import ShardFile, ShardTensor
+from dayzero.stages.transfer.digests import Hash, git_blob_hash
 
 CHUNK_BYTES = 16 * 1024 * 1024
 _ZEROS = bytes(1024 * 1024)
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes | memoryview, /) -> None: ...
-    def hexdigest(self) -> str: ...
+class SourceHashes:
+    """The sha256 of a source file as its bytes pass, and beside it the git blob id where that is all that its hub states."""
+
+    def __init__(self, file: RepoFile) -> None:
+        self._file, self._sha256 = file, hashlib.sha256()
+        self._blob = git_blob_hash(file.size_bytes) if file.git_blob_id and not file.sha256 else None
+
+    def update(self, data: memoryview) -> None:
+        """Take the next bytes."""
+        self._sha256.update(data)
+        if self._blob is not None:
+            self._blob.update(data)
+
+    @property
+    def sha256(self) -> str:
+        """Of what has passed."""
+        return self._sha256.hexdigest()
+
+    @property
+    def stated(self) -> str | None:
+        """The sha256 that the hub states; where it states a git blob id alone, ours once that is right, and else that id."""
+        if self._blob is None:
+            return self._file.sha256
+        return self.sha256 if self._blob.hexdigest() == self._file.git_blob_id else self._file.git_blob_id
 
 
 class TensorDigests:
@@ -25,7 +48,7 @@ class TensorDigests:
 
     def __init__(self, tensors: tuple[ShardTensor, ...]) -> None:
         self._tensors = tensors
-        self._open: dict[int, tuple[_Hash, int]] = {}
+        self._open: dict[int, tuple[Hash, int]] = {}
         self._torn: set[int] = set()
         self.done: dict[int, str] = {}
 
@@ -66,7 +89,7 @@ def tensor_digests(descriptor: int, file: ShardFile) -> tuple[str, ...]:
     return tuple(_read_digest(descriptor, tensor) for tensor in file.tensors)
 
 
-def _ended(state: _Hash, tensor: ShardTensor) -> str:
+def _ended(state: Hash, tensor: ShardTensor) -> str:
     for at in range(0, tensor.padding_bytes, len(_ZEROS)):
         state.update(_ZEROS[: tensor.padding_bytes - at])
     return state.hexdigest()

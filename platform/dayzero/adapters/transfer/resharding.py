@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
+from dayzero.adapters.transfer.beside import small_of_shards
 from dayzero.adapters.transfer.joined import ShardReader, joined_windows
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
 from dayzero.adapters.transfer.verifying import verify_shards
@@ -22,10 +24,12 @@ def reshard(
     into: Path,
     progress: Progress | None,
     *,
+    config: Mapping[str, bytes] | None = None,
     integrity: Integrity = Integrity.SHA256,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> ShardManifest:
-    """Write the layout's rank files under `into` from the shards of another plan, as if from the checkpoint itself.
+    """Write the layout's rank files under `into` from the shards of another plan, as if from the checkpoint itself; the small
+    files beside those go with them, `config` in place of files of its names.
 
     The shards are checked first (`integrity` none: not their digests, and no source counts as verified). BadInputError: no
     manifest there, ranks missing, shards of another checkpoint, or `into` is their folder. IntegrityError: damaged shards.
@@ -46,7 +50,9 @@ def reshard(
             sink.recheck(name, identity)
         for name in sink.missing():
             _pass(sink, reader, name, identity, headers[name], joined, known.get(name))
-        return sink.commit()
+        told = config or {}
+        kept = [file for file in manifest.beside if file.path not in told]
+        return sink.commit(small=chain(told.items(), small_of_shards(shards, kept)))
 
 
 def _by_file(manifest: ShardManifest) -> Mapping[str, tuple[TensorHeader, ...]]:

@@ -1,11 +1,12 @@
 """Sharding from this disk: each source file passes once, its slices are written to all ranks, its sha256 runs beside."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from dayzero.adapters.transfer.beside import small_of_checkpoint
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
 from dayzero.adapters.transfer.sources import SourceFile
 from dayzero.domain.shards import Integrity, ShardManifest
@@ -21,12 +22,14 @@ def write_shards(
     *,
     integrity: Integrity = Integrity.SHA256,
     stated: Mapping[str, str] | None = None,
+    beside: Sequence[str] = (),
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> ShardManifest:
     """Write every rank's file of the layout under `into` and return the manifest with digests (also in manifest.json).
 
     A file that is there already is kept when its recorded layout is this one and its bytes still have the recorded digests; an
-    earlier run that did not end is gone on with. `stated` is the sha256 of source files as their release has them.
+    earlier run that did not end is gone on with. `stated` is the sha256 of files as their release has them; `beside` names
+    small files of the checkpoint's folder that are copied beside the shards.
     DependencyError: too little space (checked first), or the disk fails. BadInputError: the checkpoint is not what the layout
     was made from, or it changes meanwhile. IntegrityError: a source file has another sha256 than stated. UnavailableError:
     another process writes there.
@@ -41,7 +44,7 @@ def write_shards(
             with closing(SourceFile(model_dir, name)) as source:
                 sink.recheck(name, source.identity)
         _pass_all(sink, model_dir, stated, hashed)
-        return sink.commit()
+        return sink.commit(small=small_of_checkpoint(model_dir, beside, stated))
 
 
 @dataclass(frozen=True, slots=True)

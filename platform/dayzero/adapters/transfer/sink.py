@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
+from dayzero.adapters.transfer.beside import SmallContent, put_beside
 from dayzero.adapters.transfer.digests import TensorDigests
 from dayzero.adapters.transfer.flushing import Flusher
 from dayzero.adapters.transfer.journal import Head, Journal, Line, Said
@@ -181,8 +182,8 @@ class Sink:
             finished = tuple(passing.finished)
             self._closed.append(Line(Said.DONE, source, "", reached.to, sha256, reached.verified, finished))
 
-    def commit(self, vouched: ShardManifest | None = None) -> ShardManifest:
-        """Give every rank file its name and write the manifest; all sources have passed.
+    def commit(self, vouched: ShardManifest | None = None, small: Iterable[SmallContent] = ()) -> ShardManifest:
+        """Give every rank file its name, put the `small` files beside them and write the manifest; all sources have passed.
 
         `vouched`: shards of the same release and plan whose sources passed whole. IntegrityError, and nothing is committed,
         when a rank file differs from theirs; where all agree, their sources' hashes hold for these too.
@@ -204,9 +205,13 @@ class Sink:
             sources = self._vouched(vouched, files, sources)
         ordered = tuple(sources[path] for path in sorted(sources))
         manifest = replace(self._layout, files=tuple(files), sources=ordered, layout_digest=self._kept.layout_digest)
-        self._publish(manifest)
+        manifest = self._publish(manifest, small)
         self._counter.finish()
         return manifest
+
+    def small_file(self, name: str) -> bytes | None:
+        """What lies beside the rank files under a name; None for nothing."""
+        return self._folder.read(name)
 
     def _vouched(
         self, vouched: ShardManifest, files: list[ShardFile], sources: dict[str, ShardSource]
@@ -225,7 +230,7 @@ class Sink:
         known = {source.path: source for source in vouched.sources}
         return {path: known.get(path, source) for path, source in sources.items()}
 
-    def _publish(self, manifest: ShardManifest) -> None:
+    def _publish(self, manifest: ShardManifest, small: Iterable[SmallContent]) -> ShardManifest:
         try:
             for target in self._targets:
                 file = manifest.files[target]
@@ -239,11 +244,14 @@ class Sink:
                     self._folder.rename(path + INCOMPLETE, path)
                 self._folder.rename(path + DIGESTS + INCOMPLETE, path + DIGESTS)
             self._folder.sync()
+            beside = put_beside(self._folder, small, [file.path for file in manifest.files])
+            manifest = replace(manifest, beside=beside)
             if self._targets or self._kept.manifest != manifest:
                 self._folder.put(MANIFEST, dump(fold(manifest)))
             self._journal.remove()
         except OSError as error:
             raise self._folder.refusal("the shards", error) from error
+        return manifest
 
     def _prepare(self) -> None:
         """Open the targets: those of an earlier run with what its journal says, or new ones with their space reserved."""

@@ -1,14 +1,14 @@
 """Shards straight from a hub: its bytes pass once, are hashed as they pass, and go to the ranks; no file is kept whole."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Protocol
 
+from dayzero.adapters.transfer.beside import small_of_hub
+from dayzero.adapters.transfer.digests import SourceHashes
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES, Sink
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.shards import Integrity, ShardManifest
@@ -16,17 +16,13 @@ from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import IntegrityError, NotFoundError
 from dayzero.ports.hub import Hub, Progress
+from dayzero.stages.transfer.digests import stated_hash
 from dayzero.stages.transfer.gathering import Piece, lacking, pieces_before
 
 _TRIES = 2
 """A file whose hash is wrong passes once more: a bad line is likelier than a bad publisher. A hub that lies is then named."""
 
 Range = tuple[int, int]
-
-
-class _Hash(Protocol):
-    def update(self, data: memoryview, /) -> None: ...
-    def hexdigest(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +36,6 @@ class _Source:
         """What tells versions of the file apart; slices and whole files do not go on from each other."""
         how = "whole" if self.slices is None else "slices"
         return f"{how}:{self.file.sha256 or self.file.git_blob_id or ''}:{self.file.size_bytes}"
-
-    @property
-    def stated(self) -> str | None:
-        return self.file.sha256 or self.file.git_blob_id
-
-    def hash(self) -> _Hash:
-        """What becomes the digest that the hub states."""
-        if self.file.sha256:
-            return hashlib.sha256()
-        return hashlib.sha1(b"blob %d\0" % self.file.size_bytes, usedforsecurity=False)
 
 
 def stream_shards(
@@ -66,7 +52,8 @@ def stream_shards(
     connections: int = 8,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
 ) -> ShardManifest:
-    """Write the layout's rank files under `into` from what the hub sends, several files at a time.
+    """Write the layout's rank files under `into` from what the hub sends, several files at a time, and the release's small
+    files beside them.
 
     Whole files by default, each checked against the digest that the hub states; with `slices` only those ranges, which no hub
     states a digest of: they are checked against a `vouched` manifest of the same plan, made where whole files passed, or stay
@@ -79,7 +66,7 @@ def stream_shards(
         for name in sink.passed():
             sink.recheck(name, sources[name].identity)
         _Streams(hub, release, layout, sink, hashed).run([sources[name] for name in sink.missing()], connections)
-        return sink.commit(vouched)
+        return sink.commit(vouched, small_of_hub(hub, release, sink.small_file))
 
 
 def _sources(
@@ -95,7 +82,7 @@ def _sources(
         if name not in files:
             raise NotFoundError(f"there is no file {name} in {release.ref}.")
         source = _Source(files[name], tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))
-        if hashed and source.stated is None:
+        if hashed and stated_hash(source.file) is None:
             raise IntegrityError(
                 f"{release.ref}: the hub states no digest of {name}, so it cannot be checked.",
                 remedy="Fetch it with --integrity none if you trust it; nothing built on it is verified then.",
@@ -140,35 +127,37 @@ class _Streams:
         left = [(max(begin, reached), end) for begin, end in ranges if end > reached]
         # A hash cannot be gone on with by another process: what passed before is hashed again, from the rank files.
         before = pieces_before(self._layout, source.headers, reached) if self._hashed else ()
-        digest = self._write(source, before, left, connections) if left or before else None
+        hashes = SourceHashes(file)
+        if left or before:
+            self._write(source, hashes, before, left, connections)
         if self._given_up.is_set():
             return
         try:
-            sha256 = digest if self._hashed else None
-            self._sink.close(file.path, sha256, source.stated if sha256 is not None else None)
+            self._sink.close(file.path, *((hashes.sha256, hashes.stated) if self._hashed else (None, None)))
         except IntegrityError as error:
             raise IntegrityError(
                 f"{file.path} of {self._release.ref} is not what the hub said: {error.message}",
                 remedy="Try again; if it stays so, do not trust this copy. What came right is kept.",
             ) from error
 
-    def _write(self, source: _Source, before: Sequence[Piece], ranges: Sequence[Range], connections: int) -> str:
+    def _write(
+        self, source: _Source, hashes: SourceHashes, before: Sequence[Piece], ranges: Sequence[Range], connections: int
+    ) -> None:
         """Bring the windows to the sink; the hash of one runs while it is written and the next one comes."""
-        whole, path = source.hash(), source.file.path
+        path = source.file.path
         hashing: Future[None] | None = None
         windows = self._hub.stream(self._release, path, [*lacking(before), *ranges], connections=connections)
         with ThreadPoolExecutor(1, thread_name_prefix="dayzero-hash") as hasher, closing(windows):
-            self._hash_again(whole, before, windows)
+            self._hash_again(hashes, before, windows)
             for offset, window in windows:
                 if self._given_up.is_set():
                     break
                 if hashing is not None:
                     hashing.result()
-                hashing = hasher.submit(whole.update, window) if self._hashed else None
+                hashing = hasher.submit(hashes.update, window) if self._hashed else None
                 self._sink.write(path, offset, window)
-        return whole.hexdigest()
 
-    def _hash_again(self, whole: _Hash, before: Sequence[Piece], windows: Iterator[tuple[int, memoryview]]) -> None:
+    def _hash_again(self, hashes: SourceHashes, before: Sequence[Piece], windows: Iterator[tuple[int, memoryview]]) -> None:
         """What passed in an earlier run: from the rank files, and what they do not hold as the first of the windows."""
         with self._sink.unfinished() as files:
             for piece in before:
@@ -176,7 +165,7 @@ class _Streams:
                 for window in here:
                     if self._given_up.is_set():
                         return
-                    whole.update(window)
+                    hashes.update(window)
 
 
 def _up_to(windows: Iterator[tuple[int, memoryview]], end: int) -> Iterator[memoryview]:

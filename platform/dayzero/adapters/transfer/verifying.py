@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from dayzero.adapters.transfer.beside import damaged_beside
 from dayzero.adapters.transfer.digests import is_laid_out, tensor_digests
 from dayzero.adapters.transfer.keeping import parse_manifest
 from dayzero.adapters.transfer.output import DIGESTS, MANIFEST, require_plain_names
@@ -21,7 +22,7 @@ def read_manifest(folder: Path) -> ShardManifest | None:
     if content is None:
         return None
     manifest = parse_manifest(content, lambda name: _content(folder, name))
-    require_plain_names(file.path for file in manifest.files)
+    require_plain_names([*(file.path for file in manifest.files), *(file.path for file in manifest.beside)])
     return manifest
 
 
@@ -38,7 +39,7 @@ def completed_manifest(folder: Path) -> ShardManifest:
 
 def verify_shards(folder: Path, progress: Progress | None = None, *, integrity: Integrity = Integrity.SHA256) -> ShardManifest:
     """Compare every rank file's header and size with the layout's, and each tensor's digest with the manifest's (`integrity`
-    none: not the digests, so that no tensor is read).
+    none: not the digests, so that no tensor is read). Small files beside them are always read.
 
     BadInputError: the folder has no manifest (its writing never ended). IntegrityError names the files and tensors that differ.
     """
@@ -50,6 +51,7 @@ def verify_shards(folder: Path, progress: Progress | None = None, *, integrity: 
         done += file.size_bytes
         if progress is not None:
             progress(done, total)
+    damaged += damaged_beside(folder, manifest.beside)
     if damaged:
         more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
         raise IntegrityError(

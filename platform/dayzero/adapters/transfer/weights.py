@@ -1,7 +1,7 @@
 """WeightTransfer: the Transfer port on this host's disk."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
@@ -61,11 +61,12 @@ class WeightTransfer:
         *,
         integrity: Integrity = Integrity.SHA256,
         stated: Mapping[str, str] | None = None,
+        beside: Sequence[str] = (),
     ) -> ShardManifest:
         """The layout's rank files under `into`, with digests; written ones that match are kept."""
         return write_shards(
             model_dir, layout, into, progress,
-            integrity=integrity, stated=stated, checkpoint_bytes=self._checkpoint_bytes,
+            integrity=integrity, stated=stated, beside=beside, checkpoint_bytes=self._checkpoint_bytes,
         )  # fmt: skip
 
     def stream(

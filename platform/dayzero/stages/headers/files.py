@@ -26,15 +26,16 @@ def needed_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | No
     return tuple(tensors[path] for path in sorted(tensors) if "/" not in path)
 
 
+def runner_files(files: Iterable[RepoFile]) -> tuple[RepoFile, ...]:
+    """What a runner needs beside weights, by path: configuration and tokenizer files at the top."""
+    small = (FileRole.CONFIGURATION, FileRole.TOKENIZER)
+    return tuple(sorted((file for file in files if file.role in small and "/" not in file.path), key=lambda file: file.path))
+
+
 def needed_small_files(files: Sequence[RepoFile]) -> tuple[RepoFile, ...]:
-    """Configuration and tokenizer files at the top (and chat templates), and the safetensors index."""
-    taken = []
-    for file in files:
-        small = file.role in (FileRole.CONFIGURATION, FileRole.TOKENIZER)
-        top = "/" not in file.path or file.path.startswith("chat_templates/")
-        if (small and top) or file.path == WEIGHTS_INDEX_FILE:
-            taken.append(file)
-    return tuple(sorted(taken, key=lambda file: file.path))
+    """What a runner needs beside weights, more chat templates, and the safetensors index; by path."""
+    more = (file for file in files if file.path.startswith("chat_templates/") or file.path == WEIGHTS_INDEX_FILE)
+    return tuple(sorted((*runner_files(files), *more), key=lambda file: file.path))
 
 
 def unread_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | None) -> tuple[Finding, ...]:

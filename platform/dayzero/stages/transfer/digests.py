@@ -1,13 +1,52 @@
-"""The digest of a rank file: over its header and its tensors' digests, so that each tensor can be checked for itself."""
+"""Digests: of a file as its hub states it; of a rank file over its header and its tensors' digests, so that each tensor can be
+checked for itself."""
 
 import hashlib
 import json
 from collections.abc import Iterable
+from typing import Protocol
 
+from dayzero.domain.release import RepoFile
 from dayzero.domain.shards import ShardTensor
 from dayzero.errors import BadInputError
 
 _HEX = 32
+
+
+class Hash(Protocol):
+    """What hashlib's objects do."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """Take more bytes."""
+        ...
+
+    def hexdigest(self) -> str:
+        """The digest so far, in hex."""
+        ...
+
+
+def stated_hash(file: RepoFile) -> tuple[Hash, str] | None:
+    """A fresh hash, and what it must become over the file's bytes: the sha256 that the hub states, else the git blob id; None
+    when it states neither."""
+    if file.sha256:
+        return hashlib.sha256(), file.sha256
+    if file.git_blob_id:
+        return git_blob_hash(file.size_bytes), file.git_blob_id
+    return None
+
+
+def git_blob_hash(size_bytes: int) -> Hash:
+    """A hash that becomes the git blob id when fed a content of that size (git: sha1 over "blob <size>\\0" and the content)."""
+    return hashlib.sha1(b"blob %d\0" % size_bytes, usedforsecurity=False)
+
+
+def is_as_stated(content: bytes, file: RepoFile) -> bool:
+    """Whether a file's whole content has the size and the digest that its hub states; False when it states none."""
+    expected = stated_hash(file)
+    if expected is None or len(content) != file.size_bytes:
+        return False
+    expected[0].update(content)
+    return expected[0].hexdigest() == expected[1]
 
 
 def file_digest(header: bytes, tensor_digests: Iterable[str]) -> str:
