@@ -29,6 +29,13 @@ class Settings(BaseSettings):
         None,
         description="A `dayzero hub serve --shards` of this site whose manifests vouch for slices; it is trusted.",
     )
+    store_dir: Path | None = Field(
+        None,
+        description="Folder of the store of releases, which several data folders may share; unset: in this one.",
+    )
+    store_limit_bytes: int | None = Field(
+        None, description="Bytes that the store may hold; the least recently used releases make room. Unset: no limit.", ge=0
+    )
     hub_connections: int = Field(8, description="Connections to a hub at once.", ge=1, le=64)
     hub_bytes_per_s: float | None = Field(
         None, description="Bytes a second that a transfer may take over all its connections; unset: as many as come.", gt=0

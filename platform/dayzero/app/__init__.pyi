@@ -19,6 +19,7 @@ from .health import database_revision as database_revision
 from .health import examine as examine
 from .health import status_of as status_of
 from .health import upgrade_database as upgrade_database
+from .hubs import store_of as store_of
 from .local import LocalWork as LocalWork
 from .local import knows_architecture as knows_architecture
 from .local import local_work as local_work
@@ -43,6 +44,11 @@ from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
 from .resharding import reshard as reshard
+from .storing import add_to_store as add_to_store
+from .storing import check_stored as check_stored
+from .storing import evict_stored as evict_stored
+from .storing import list_store as list_store
+from .storing import sweep_store as sweep_store
 from .told import tell as tell
 from .told import tell_manifest as tell_manifest
 from .warming import warm_tracer as warm_tracer

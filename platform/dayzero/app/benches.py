@@ -14,7 +14,7 @@ from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
-from dayzero.app.hubs import hub_of
+from dayzero.app.hubs import store_of, stored_hub
 from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
@@ -36,10 +36,11 @@ def taxonomy() -> Taxonomy:
 def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -> Bench:
     """A bench of this host's adapters around a ledger."""
     work_dir = settings.data_dir.resolve() / "work"
+    store = store_of(settings)
     memory_bytes = settings.check_memory_bytes or memory_limit_bytes()
     return Bench(
         ledger=ledger,
-        hub_of=lambda release: hub_of(release, settings),
+        hub_of=lambda release: stored_hub(release, settings, store),
         tracer=tracer or SubprocessTracer(),
         runner=SubprocessRunner(work_dir / "runs", compile_cache=settings.compile_cache),
         transfer=WeightTransfer(
@@ -47,11 +48,13 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
             settings.hub_bytes_per_s,
             settings.hub_connections,
             settings.checkpoint_bytes,
+            store,
         ),
         images=DockerImageBuilder(),
         clock=SystemClock(),
         profiles=load_profiles(settings.platforms_dir),
         work_dir=work_dir,
+        models_dir=store.folder.models,
         limits=RunLimits(timeout_s=settings.check_timeout_s, memory_bytes=memory_bytes),
         devices=settings.cpu_devices,
         taxonomy=taxonomy(),

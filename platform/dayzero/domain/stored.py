@@ -61,6 +61,16 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRelease:
+    """A stored release, the bytes of its objects, when it was used last (seconds since the epoch), and whether it is in use."""
+
+    release: StoredRelease
+    held_bytes: int
+    used_at_s: float
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Evicted:
     """A release that was let go: its names, the bytes that became free with it, when it was used last, and why."""
 

@@ -43,10 +43,11 @@ class Place(StrEnum):
 class Bench:
     """The ports and paths that steps work with; `library` names the modelling library here (None: not installed).
 
-    `work_dir` is this host's own disk; `degrees` asks for one plan instead of the best, `request` for one that serves a
-    workload; `any_devices` lets a plan that does not fit on `devices` take the platform's next larger link domain;
-    `operator_plugins` as in the settings; a model with less than `tiny_bytes` of weights on each rank is not run for its
-    memory; `settled` keeps an attempt's bridges once they are known, for every observation runs with them.
+    `work_dir` is this host's own disk; full copies of checkpoints lie under `models_dir` (None: in `work_dir`); `degrees` asks
+    for one plan instead of the best, `request` for one that serves a workload; `any_devices` lets a plan that does not fit on
+    `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
+    `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges once they are known,
+    for every observation runs with them.
     `shard_record` finds the manifest of shards that a node of this site made of whole, checked files.
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
@@ -71,6 +72,7 @@ class Bench:
     allow_pickle: tuple[str, ...] = ()
     compile_target: bool = True
     any_devices: bool = True
+    models_dir: Path | None = None
     approve_below_bytes: int = 500 * 10**9
     approve: Callable[[TransferEstimate], None] = refuse
     shard_record: Callable[[str, Degrees], ShardManifest | None] = field(default=lambda content_id, degrees: None)

@@ -48,7 +48,8 @@ class OnDisk:
 
 def on_disk(bench: Bench, release: Release, degrees: Degrees) -> OnDisk:
     """The folders of a release under a plan; a directory model is used where it lies."""
-    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else bench.work_dir / "models" / release.content_id
+    models_dir = bench.models_dir or bench.work_dir / "models"
+    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else models_dir / release.content_id
     return OnDisk(here, bench.work_dir / "shards" / release.content_id / str(degrees))
 
 
@@ -163,9 +164,12 @@ def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     if release.hub is HubKind.DIRECTORY:
         return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights are on this disk already", reused=True)
     hub = bench.hub_of(release)
-    approved(bench, bench.transfer.estimate(hub, release, place.model_dir))
+    estimate = bench.transfer.estimate(hub, release, place.model_dir)
+    approved(bench, estimate)
     bench.transfer.fetch(hub, release, place.model_dir, bench.progress)
-    return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests")
+    held = "" if estimate.download_bytes else ", which were held here already"
+    headline = f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests{held}"
+    return StepReport("fetch", headline, reused=not estimate.download_bytes)
 
 
 def place_of(bench: Bench, lease: Lease) -> OnDisk:

@@ -18,7 +18,7 @@ def test_a_second_node_gets_its_ranks_and_the_site_vouches(served: Path, tmp_pat
         door = Door(tmp_path, {"HF_ENDPOINT": hub.url})
         whole = door("fetch", "hf:acme/tiny", "--out", tmp_path / "site", "--tp", "2", "--json")
         assert whole.code == 0 and whole.document["verified"] and whole.document["slices"] is None
-        assert not list(Path(tmp_path).rglob("work/models/*/*.safetensors")), "no full copy lies on the disk"
+        assert not list((tmp_path / "data").rglob("model*.safetensors")), "no full copy lies on the disk"
         alone = door("fetch", "hf:acme/tiny", "--out", tmp_path / "alone", "--tp", "2", "--ranks", "1", "--json")
         assert alone.code == 0 and alone.document["verified"] is False
         asked = alone.document["slices"]

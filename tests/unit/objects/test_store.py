@@ -2,16 +2,20 @@
 
 import hashlib
 import os
+import time
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 import pytest
 
 from dayzero import disk
+from dayzero.adapters.objects import leases
 from dayzero.adapters.objects.checking import check_store
 from dayzero.adapters.objects.hub import StoredHub
+from dayzero.adapters.objects.leases import LEASE_S
 from dayzero.adapters.objects.store import ObjectStore
 from dayzero.domain.release import FileRole, Release, RepoFile
 from dayzero.errors import BadInputError, BlockedError, DependencyError, IntegrityError, UnavailableError
@@ -57,21 +61,22 @@ def test_an_object_is_named_by_its_bytes_and_fetched_once(store: ObjectStore) ->
     assert reference.names == ("acme/tiny", "mirror/tiny") and reference.missing == ()
 
 
-def test_two_views_share_one_copy(store: ObjectStore, tmp_path: Path) -> None:
+def test_two_views_share_one_copy(store: ObjectStore) -> None:
     hub, release = published()
-    first = over(store, hub).download(release, "model.safetensors", tmp_path / "one", None)
-    second = over(store, hub).download(release, "model.safetensors", tmp_path / "two", None)
+    first = over(store, hub).download(release, "model.safetensors", store.folder.models / "one", None)
+    second = over(store, hub).download(release, "model.safetensors", store.folder.models / "two", None)
     assert first.samefile(second) and first.read_bytes() == FILES["model.safetensors"]
     assert hub.sent_bytes == len(FILES["model.safetensors"])
 
 
-def test_a_view_keeps_what_lay_there_before(store: ObjectStore, tmp_path: Path) -> None:
+def test_a_view_keeps_what_lay_there_before(store: ObjectStore) -> None:
     hub, release = published()
-    (tmp_path / "view").mkdir()
-    (tmp_path / "view" / "config.json").write_bytes(b"mine")
-    over(store, hub).download(release, "config.json", tmp_path / "view", None)
-    assert (tmp_path / "view" / "config.json").read_bytes() == FILES["config.json"]
-    assert (tmp_path / "view" / "config.json.replaced.quarantine").read_bytes() == b"mine"
+    view = store.folder.models / "view"
+    view.mkdir(parents=True)
+    (view / "config.json").write_bytes(b"mine")
+    over(store, hub).download(release, "config.json", view, None)
+    assert (view / "config.json").read_bytes() == FILES["config.json"]
+    assert (view / "config.json.replaced.quarantine").read_bytes() == b"mine"
 
 
 def test_reads_come_from_the_object(store: ObjectStore) -> None:
@@ -177,21 +182,22 @@ def test_a_name_that_climbs_out_is_refused(store: ObjectStore, tmp_path: Path, p
     hub, release = published()
     hostile = replace(release, files=(replace(release.files[1], path=path),))
     with pytest.raises(BadInputError):
-        over(store, hub).download(hostile, path, tmp_path / "view", None)
+        over(store, hub).download(hostile, path, store.folder.models / "view", None)
     take(store, hub, release)
     with pytest.raises(BadInputError):
-        over(store, hub).download(hostile, path, tmp_path / "view", None)
+        over(store, hub).download(hostile, path, store.folder.models / "view", None)
     assert not (tmp_path / "outside").exists()
-    assert sorted(one.name for one in tmp_path.iterdir()) in (["store"], ["store", "view"])
+    assert [one.name for one in tmp_path.iterdir()] == ["store"]
 
 
 def test_a_link_in_the_view_leads_nothing_out(store: ObjectStore, tmp_path: Path) -> None:
     hub, release = published({"sub/config.json": b"{}"})
-    (tmp_path / "view").mkdir()
+    view = store.folder.models / "view"
+    view.mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "view" / "sub").symlink_to(tmp_path / "elsewhere")
+    (view / "sub").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(BadInputError, match="link"):
-        over(store, hub).download(release, "sub/config.json", tmp_path / "view", None)
+        over(store, hub).download(release, "sub/config.json", view, None)
     assert not any((tmp_path / "elsewhere").iterdir())
 
 
@@ -259,3 +265,23 @@ def test_a_store_in_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DependencyError, match="cannot be written"):
         take(ObjectStore(tmp_path / "store"), hub, release)
     assert (tmp_path / "store").read_text() == "a file"
+
+
+def test_a_lease_ends_by_itself(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, release = published()
+    take(store, hub, release)
+    store.lease(release.content_id)
+    assert store.rooms.is_pinned(release.content_id) and store.evict([release.content_id], "asked") == ()
+    later = time.monotonic() + LEASE_S + 1
+    monkeypatch.setattr(leases.time, "monotonic", lambda: later)
+    until = Event()
+    while store.rooms.is_pinned(release.content_id):
+        until.wait(0.1)
+    store.let_go()
+
+
+def test_a_copy_elsewhere_is_no_other_name_of_the_object(store: ObjectStore, tmp_path: Path) -> None:
+    hub, release = published()
+    place = take(store, hub, release)["config.json"]
+    copy = over(store, hub).download(release, "config.json", tmp_path / "out", None)
+    assert copy.read_bytes() == place.read_bytes() and not copy.samefile(place)

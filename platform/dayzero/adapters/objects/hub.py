@@ -61,8 +61,10 @@ class StoredHub:
         return self._hub.read_small(release, path, max_bytes)
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
-        """The file under `into` by its name, which is another name of its object."""
+        """The file under `into`; below the store's own views it is another name of its object, elsewhere a copy of its own."""
         file = _file_in(release, path)
+        if not into.absolute().is_relative_to(self._store.folder.models):
+            return self._hub.download(release, path, into, progress)
         with self._store.taking(release, (file,)):
             place = self._store.obtain(self._hub, release, file, progress)
             target = self._store.show(release, file, place, into)

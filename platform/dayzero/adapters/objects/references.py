@@ -19,15 +19,18 @@ class References:
 
     def __init__(self, folder: StoreFolder) -> None:
         self._folder = folder
+        self._known: dict[Path, tuple[tuple[int, int, int], StoredRelease]] = {}
 
     def all(self) -> tuple[StoredRelease, ...]:
         """Every reference, by content id; BadInputError names one that cannot be read: nothing may be taken then."""
-        return tuple(_read(path) for path in sorted(self._folder.references.glob("*.json")) if not path.name.startswith("."))
+        return tuple(
+            self._read(path) for path in sorted(self._folder.references.glob("*.json")) if not path.name.startswith(".")
+        )
 
     def find(self, content_id: str) -> StoredRelease | None:
         """The reference of a content; None when there is none."""
         path = self._folder.reference(content_id)
-        return _read(path) if path.is_file() else None
+        return self._read(path) if path.is_file() else None
 
     def write(self, reference: StoredRelease) -> None:
         """Keep a reference, durably. Whoever calls is alone (`changing`), and every object that it names is there."""
@@ -51,6 +54,16 @@ class References:
         if len(stated) == 64:
             return stated
         return next((one.objects[stated] for one in self.all() if stated in one.objects), None)
+
+    def _read(self, path: Path) -> StoredRelease:
+        """The reference in a file, parsed once for each version of it: a server asks at every request."""
+        with refusals_spoken(path):
+            found = path.stat()
+        version = (found.st_ino, found.st_size, found.st_mtime_ns)
+        known = self._known.get(path)
+        if known is None or known[0] != version:
+            known = self._known[path] = (version, _read(path))
+        return known[1]
 
 
 def with_release(reference: StoredRelease | None, release: Release, files: Sequence[RepoFile]) -> StoredRelease:

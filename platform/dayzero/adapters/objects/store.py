@@ -5,18 +5,19 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from dayzero.adapters.objects.folder import StoreFolder
+from dayzero.adapters.objects.leases import Leases
 from dayzero.adapters.objects.references import References, with_release
 from dayzero.adapters.objects.rooms import Rooms, Tell
 from dayzero.adapters.objects.views import QUARANTINE, inside, show
 from dayzero.disk import make_durable, refusals_spoken
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.stored import Evicted, StoredRelease, StoreUse, Swept, stated_digest
-from dayzero.errors import BadInputError, IntegrityError
+from dayzero.errors import BadInputError, DependencyError, IntegrityError
 from dayzero.ports.hub import Hub, Progress
 
 INCOMPLETE = ".incomplete"
@@ -38,6 +39,7 @@ class ObjectStore:
         self._tell = tell
         self._held: dict[str, int] = {}
         self._holding = threading.Lock()
+        self._leases = Leases(self.folder.pin)
 
     def use(self) -> StoreUse:
         """What the store holds."""
@@ -81,8 +83,15 @@ class ObjectStore:
         if earlier is not None:
             os.close(earlier)
 
+    def lease(self, content_id: str) -> None:
+        """The content is used now, and not evicted for some minutes; a folder that cannot be written is only read."""
+        with suppress(DependencyError):
+            if self._leases.renew(content_id):
+                self.used(content_id)
+
     def let_go(self) -> None:
-        """End every `hold`."""
+        """End every `hold` and every `lease`."""
+        self._leases.close()
         with self._holding:
             for pin in self._held.values():
                 os.close(pin)

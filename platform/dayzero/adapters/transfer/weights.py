@@ -2,22 +2,24 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
-from dayzero.adapters.transfer.fetching import estimate_fetch, fetch_release
+from dayzero.adapters.transfer.fetching import fetch_release, missing_bytes, needed_files
 from dayzero.adapters.transfer.rates import Rates
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.sink import CHECKPOINT_BYTES
 from dayzero.adapters.transfer.streaming import stream_shards
 from dayzero.adapters.transfer.verifying import verify_shards
-from dayzero.disk import free_bytes
-from dayzero.domain.release import Release
+from dayzero.disk import free_bytes, require_space
+from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import Room, TransferEstimate
 from dayzero.ports.hub import Hub, Progress
-from dayzero.stages.transfer.estimating import source_sizes
+from dayzero.ports.storing import ReleaseStore
+from dayzero.stages.transfer.estimating import gate_notes, source_sizes
 
 
 class WeightTransfer:
@@ -29,15 +31,20 @@ class WeightTransfer:
         bytes_per_s: float | None = None,
         connections: int = 8,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
+        store: ReleaseStore | None = None,
     ) -> None:
         """`rates`: a file that keeps how fast bytes came from where; `bytes_per_s`: the most that is allowed;
-        `checkpoint_bytes`: how many are written between two moments at which they are made durable."""
+        `checkpoint_bytes`: how many are written between two moments at which they are made durable; `store`: where
+        fetched files are held (the hubs that `fetch` is given then are over the same store)."""
         self._rates, self._bytes_per_s, self._connections = Rates(rates), bytes_per_s, connections
-        self._checkpoint_bytes = checkpoint_bytes
+        self._checkpoint_bytes, self._store = checkpoint_bytes, store
 
     def estimate(self, hub: Hub, release: Release, into: Path) -> TransferEstimate:
         """What `fetch` would move."""
-        return estimate_fetch(hub, release, into, self.rate_from(release))
+        files = needed_files(hub, release)
+        missing, free = self._missing(release, files, into), free_bytes(into)
+        rate, notes = self.rate_from(release), gate_notes(release)
+        return TransferEstimate(str(release.ref), missing, missing, free, len(files), bytes_per_s=rate, notes=notes)
 
     def rate_from(self, release: Release) -> float | None:
         """Bytes a second that can be expected: what was measured from there, and no more than is allowed."""
@@ -45,12 +52,25 @@ class WeightTransfer:
         return min(known, default=None)
 
     def fetch(self, hub: Hub, release: Release, into: Path, progress: Progress | None) -> Path:
-        """The files that adaptation needs, checked by the hub, under `into`."""
-        missing = estimate_fetch(hub, release, into, None).download_bytes
+        """The files that adaptation needs, checked by the hub, under `into`; a store keeps them as long as this process lives.
+
+        DependencyError or BlockedError, before the first byte: the disk or the store has no room.
+        """
+        files = needed_files(hub, release)
+        missing = self._missing(release, files, into)
         started_s = time.monotonic()
-        place = fetch_release(hub, release, into, progress)
+        with self._store.taking(release, files) if self._store is not None else nullcontext():
+            if self._store is not None:
+                self._store.hold(release.content_id)
+            else:
+                require_space(into, missing, f"fetching {release.repo_id}")
+            place = fetch_release(hub, release, files, into, progress)
         self._rates.learn(_origin(release), missing, time.monotonic() - started_s)
         return place
+
+    def _missing(self, release: Release, files: Sequence[RepoFile], into: Path) -> int:
+        store = self._store
+        return missing_bytes(files, into, lambda file: store is not None and store.held(release, file) is not None)
 
     def shard(
         self,

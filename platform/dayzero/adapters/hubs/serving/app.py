@@ -14,7 +14,7 @@ from dayzero.adapters.hubs.serving import documents
 from dayzero.adapters.hubs.serving.listing import LARGEST_PAGE, ListedModel, ListQuery, matching, page_of
 from dayzero.adapters.hubs.serving.records import ShardRecords
 from dayzero.adapters.hubs.serving.sendfile import WeightsResponse
-from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, ServedFile, ServedFolder
+from dayzero.adapters.hubs.serving.snapshots import Commit, RepoHistory, Served, ServedFile, ServedFolder
 from dayzero.domain.canonical import Json
 from dayzero.errors import DayzeroError, ExitCode
 
@@ -38,7 +38,11 @@ def serve_app(folder: Path, state: Path | None = None, shards: tuple[Path, ...] 
     the folder now: asking for an older version answers 404 EntryNotFound, and the message says so. The manifests under
     `shards` vouch for slices of other nodes. BadInputError: no folder.
     """
-    served = ServedFolder(folder, state)
+    return serve_repositories(ServedFolder(folder, state), shards)
+
+
+def serve_repositories(served: Served, shards: tuple[Path, ...] = ()) -> FastAPI:
+    """An ASGI app that serves these repositories as a hub; a file that is listed and not here answers 404 and says why."""
     records = ShardRecords(shards)
     app = FastAPI(title="dayzero hub", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.served = served
@@ -62,7 +66,7 @@ async def _report(_: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 400 if error.exit_code is ExitCode.BAD_INPUT else 503)
 
 
-def _add_listing(app: FastAPI, served: ServedFolder) -> None:
+def _add_listing(app: FastAPI, served: Served) -> None:
     @app.get("/")
     def about() -> dict[str, Json]:
         return {"hub": "dayzero", "models": list(served.repo_ids())}
@@ -96,7 +100,7 @@ def _add_listing(app: FastAPI, served: ServedFolder) -> None:
         raise Refusal(401, "NoAccounts", "This hub has no accounts; every model in it is open.")
 
 
-def _add_repository(app: FastAPI, served: ServedFolder) -> None:
+def _add_repository(app: FastAPI, served: Served) -> None:
     @app.get("/api/models/{org}/{name}")
     @app.get("/api/models/{org}/{name}/revision/{revision:path}")
     def model(org: str, name: str, revision: str = "main", blobs: Flag = False) -> Response:
@@ -153,7 +157,7 @@ async def _small_body(request: Request) -> str:
     return body.decode(errors="replace")
 
 
-def _add_files(app: FastAPI, served: ServedFolder) -> None:
+def _add_files(app: FastAPI, served: Served) -> None:
     @app.api_route("/{org}/{name}/resolve/{revision}/{path:path}", methods=["GET", "HEAD"])
     def resolve(org: str, name: str, revision: str, path: str) -> Response:
         known = served.known_commit(f"{org}/{name}", revision)
@@ -163,12 +167,7 @@ def _add_files(app: FastAPI, served: ServedFolder) -> None:
             raise Refusal(404, "EntryNotFound", f"There is no file {path} in {history.repo_id} at {commit.id}.")
         place = served.locate(history.repo_id, file)
         if place is None:
-            raise Refusal(
-                404,
-                "EntryNotFound",
-                f"{path} of commit {commit.id} is gone: the folder holds another version now, and old versions are kept only"
-                f" up to 1 MiB (this one had {file.size_bytes} bytes).",
-            )
+            raise Refusal(404, "EntryNotFound", served.why_not_here(file, commit))
         return _file_response(place, file, commit)
 
 
@@ -196,14 +195,14 @@ def _file_response(place: Path, file: ServedFile, commit: Commit) -> Response:
     )
 
 
-def _history(served: ServedFolder, org: str, name: str) -> RepoHistory:
+def _history(served: Served, org: str, name: str) -> RepoHistory:
     history = served.history(f"{org}/{name}")
     if history is None:
         raise Refusal(404, "RepoNotFound", f"There is no model {org}/{name} in this hub.")
     return history
 
 
-def _commit(served: ServedFolder, org: str, name: str, revision: str) -> tuple[RepoHistory, Commit]:
+def _commit(served: Served, org: str, name: str, revision: str) -> tuple[RepoHistory, Commit]:
     history = _history(served, org, name)
     commit = history.find(revision)
     if commit is None:
@@ -211,7 +210,7 @@ def _commit(served: ServedFolder, org: str, name: str, revision: str) -> tuple[R
     return history, commit
 
 
-def _card(served: ServedFolder, commit: Commit, history: RepoHistory) -> Card:
+def _card(served: Served, commit: Commit, history: RepoHistory) -> Card:
     places: dict[str, Path | None] = {
         file.path: served.locate(history.repo_id, file) for file in commit.files if file.path in ("README.md", "config.json")
     }

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from dayzero.adapters.hubs.digests import DigestBook, git_blob_id
 from dayzero.disk import write_whole
@@ -75,6 +76,30 @@ class RepoHistory:
         return next((commit for commit in reversed(self.commits) if commit.id.startswith(revision)), None)
 
 
+class Served(Protocol):
+    """What a hub is served from: repositories with their commits, and where the bytes of a file lie."""
+
+    def repo_ids(self) -> list[str]:
+        """Every repository, sorted."""
+        ...
+
+    def history(self, repo_id: str) -> RepoHistory | None:
+        """The repository with its commits; None when there is none."""
+        ...
+
+    def known_commit(self, repo_id: str, revision: str) -> tuple[RepoHistory, Commit] | None:
+        """A commit by its full id, where that can be told without a new look."""
+        ...
+
+    def locate(self, repo_id: str, file: ServedFile) -> Path | None:
+        """Where the bytes of that version of the file lie; None when they are not here."""
+        ...
+
+    def why_not_here(self, file: ServedFile, commit: Commit) -> str:
+        """One sentence about a file whose bytes are not here."""
+        ...
+
+
 class ServedFolder:
     """Repositories under `folder` as org/name/files, with their history in `state`.
 
@@ -133,6 +158,13 @@ class ServedFolder:
                 return now
         kept = self._blob(file.oid)
         return kept if kept.is_file() else None
+
+    def why_not_here(self, file: ServedFile, commit: Commit) -> str:
+        """One sentence about a file that had another version in that commit."""
+        return (
+            f"{file.path} of commit {commit.id} is gone: the folder holds another version now, and old versions are kept only"
+            f" up to 1 MiB (this one had {file.size_bytes} bytes)."
+        )
 
     def _look_again(self, repo_id: str, home: Path) -> RepoHistory | None:
         files, changed_at = self._files_of(home)

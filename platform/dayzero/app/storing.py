@@ -1,0 +1,78 @@
+"""This site's store of releases, for one command."""
+
+from collections.abc import Callable
+
+from dayzero.adapters.hubs.choose import parse_model_ref, resolve
+from dayzero.adapters.objects.checking import check_store
+from dayzero.app.hubs import hub_of, store_of
+from dayzero.domain.release import HubKind
+from dayzero.domain.stored import Checked, Evicted, HeldRelease, StoreUse, Swept
+from dayzero.domain.transfers import TransferEstimate
+from dayzero.errors import BadInputError
+from dayzero.ports.hub import Progress
+from dayzero.settings import Settings
+from dayzero.stages.transfer.estimating import needs_approval
+from dayzero.steps.storing import Stored, estimate_storing, files_to_store, named, store_release
+
+Tell = Callable[[str], None]
+
+
+def list_store(settings: Settings) -> tuple[StoreUse, tuple[HeldRelease, ...]]:
+    """What the store holds, the most recently used release first."""
+    store = store_of(settings)
+    releases, sizes = store.releases(), store.folder.sizes()
+    rows = [
+        HeldRelease(release, sum(keep.objects.values()), keep.used_at_s, keep.pinned)
+        for release, keep in zip(releases, store.rooms.keeps(releases, sizes), strict=True)
+    ]
+    return store.use(), tuple(sorted(rows, key=lambda row: -row.used_at_s))
+
+
+def add_to_store(
+    settings: Settings,
+    model: str,
+    *,
+    repo_id: str | None,
+    everything: bool,
+    approve: Callable[[TransferEstimate], None],
+    progress: Progress | None,
+    tell: Tell,
+) -> Stored:
+    """Bring a release of a hub, or a folder, into the store; `approve` is asked first where that moves much."""
+    ref = parse_model_ref(model)
+    if ref.hub is HubKind.CONFIG:
+        raise BadInputError(f"{ref.location} is a configuration alone.", remedy="Name a model: hf:org/name, or its folder.")
+    release = resolve(ref, settings)
+    hub, store = hub_of(release, settings), store_of(settings, tell)
+    served = named(release, repo_id)
+    files = files_to_store(hub, release, everything=everything)
+    estimate = estimate_storing(store, served, files)
+    if needs_approval(estimate, settings.approve_below_bytes):
+        approve(estimate)
+    return store_release(store, hub, release, files, repo_id, progress)
+
+
+def check_stored(settings: Settings, progress: Progress | None) -> Checked:
+    """Read every object of the store again; see check_store."""
+    return check_store(store_of(settings), progress)
+
+
+def evict_stored(settings: Settings, names: tuple[str, ...], tell: Tell) -> tuple[tuple[Evicted, ...], tuple[str, ...]]:
+    """Let releases go, named by repository or by the beginning of a content id: those that went, and those that are in use.
+
+    BadInputError: nothing of that name is held.
+    """
+    store = store_of(settings, tell)
+    wanted: list[str] = []
+    for name in names:
+        found = [one.content_id for one in store.releases() if name in one.names or (name and one.content_id.startswith(name))]
+        if not found:
+            raise BadInputError(f"the store holds no release {name[:100]!r}.", remedy="See `dayzero store ls`.")
+        wanted += found
+    gone = store.evict(list(dict.fromkeys(wanted)), "asked for")
+    return gone, tuple(one for one in dict.fromkeys(wanted) if one not in {left.content_id for left in gone})
+
+
+def sweep_store(settings: Settings) -> Swept:
+    """Take away what no release refers to, and downloads that nobody goes on with."""
+    return store_of(settings).sweep()
