@@ -7,6 +7,7 @@ import pytest
 
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.adapters.profiles.templates import choose_template, load_templates
+from dayzero.domain.plan import ParallelPlan
 from dayzero.domain.planning import Change, Objective, Optimizer, Workload
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.stages.planning.choosing import plan_for
@@ -161,6 +162,29 @@ def test_pools_apart_fill_no_more_than_the_devices_and_keep_up_with_each_other()
     assert apart.estimates.ttft_s is not None
     parts = sum(term.seconds for term in apart.estimates.terms if term.phase == "prefill")
     assert parts == pytest.approx(apart.estimates.ttft_s.mid)
+
+
+@pytest.mark.parametrize("ttft", [None, 0.6])
+def test_pools_apart_that_keep_up_with_a_rate_are_as_small_as_they_can_be(ttft: float | None) -> None:
+    def pools(rate: float, devices: int = 64) -> ParallelPlan | None:
+        workload = Workload(5000, output_tokens=1000, rate_per_s=rate, ttft_s=ttft, objective=Objective.THROUGHPUT)
+        model = spec("meta-llama/Meta-Llama-3.1-70B")
+        return plan_for(model, None, PROFILES["h200"], workload, devices=devices, memory_limit_bytes=None).apart
+
+    few, many = pools(2.0), pools(12.0)
+    assert few is not None and few.prefill is not None and many is not None and many.prefill is not None
+    taken, more = (one.degrees.world + one.prefill.devices for one in (few, many) if one.prefill is not None)
+    assert taken < more <= 64
+    for rate, apart in ((2.0, few), (12.0, many)):
+        assert apart.prefill is not None and apart.prefill.requests_per_s > rate
+        assert apart.estimates.throughput_tokens_per_s is not None and apart.estimates.ttft_s is not None
+        assert apart.estimates.throughput_tokens_per_s.mid == pytest.approx(rate * 1000)
+        assert ttft is None or apart.estimates.ttft_s.mid <= ttft
+        assert all(one.limit_bytes and one.total_bytes <= one.limit_bytes for one in apart.memory)
+    # One device fewer than they take, and no pair keeps up.
+    smaller = pools(2.0, devices=taken - 1)
+    assert smaller is None
+    assert pools(5000.0) is None
 
 
 def test_pools_apart_need_two_devices_and_a_link() -> None:

@@ -9,6 +9,7 @@ Queueing Systems I, 5.6), and never longer than half of the others take in turn;
 a chunk.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -153,16 +154,7 @@ class ServingCost:
                 return None
             return sequences / (pace.tpot_s * self.generated + pace.prefill_s) >= rate_per_s
 
-        high = 1
-        while not (enough := keeps_up(high)):
-            if enough is None or high >= MOST_SEQUENCES:
-                return None
-            high *= 2
-        low = high // 2
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if keeps_up(middle) else (middle, high)
-        return high
+        return fewest_sequences(keeps_up)
 
     def slowest_s(self, degrees: Degrees, choices: Choices, load: Load) -> float | None:
         """Seconds of one step on the slowest stage, with its hop to the next."""
@@ -200,6 +192,20 @@ class ServingCost:
     def _hop_s(self, degrees: Degrees, message: float) -> float | None:
         stride = degrees.tp * degrees.cp * degrees.dp
         return self.steps.network.point_to_point(message, stride, stride * degrees.pp)
+
+
+def fewest_sequences(keeps_up: Callable[[int], bool | None]) -> int | None:
+    """The fewest sequences at once that keep up; None when no number does, or whether one does is not known."""
+    high = 1
+    while not (enough := keeps_up(high)):
+        if enough is None or high >= MOST_SEQUENCES:
+            return None
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if keeps_up(middle) else (middle, high)
+    return high
 
 
 @lru_cache(maxsize=8192)
