@@ -7,7 +7,7 @@ import pytest
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Finding
-from dayzero.domain.plan import PlanReport
+from dayzero.domain.plan import NearestMiss, PlanReport
 from dayzero.domain.planning import Degrees, Objective, Workload
 from dayzero.errors import BadInputError
 from dayzero.stages.layout.shares import weight_table
@@ -90,3 +90,19 @@ def test_an_unknown_dtype_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(BadInputError, match="not planned in fp9") as raised:
         stored_as(spec_of(LLAMA), None, "fp9")
     assert all(name in (raised.value.remedy or "") for name in WEIGHT_DTYPES)
+
+
+def test_the_remedy_of_quantizing_buys_what_a_plan_with_such_weights_takes_less() -> None:
+    model, h200 = spec_of(LLAMA), PROFILES["h200"]
+
+    def nearest(spec: ModelSpec) -> NearestMiss:
+        # Too little for any of them: each comes as near as it can.
+        found = plan_for(spec, None, h200, WORKLOAD, devices=8, memory_limit_bytes=2**30, fixed=Degrees(tp=8)).nearest
+        assert found is not None
+        return found
+
+    whole = nearest(model)
+    gains = {remedy.action: remedy.gain_bytes for remedy in whole.remedies}
+    for dtype, action in (("fp8", "weights quantized to fp8"), ("int4", "weights quantized to 4 bits")):
+        smaller = nearest(stored_as(model, None, dtype).spec)
+        assert gains[action] == whole.budget.total_bytes - smaller.budget.total_bytes

@@ -8,12 +8,13 @@ from dayzero.domain.plan import MemoryBudget, NearestMiss, Remedy
 from dayzero.domain.planning import Choices, Degrees
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.memory.state_of_sequence import cache_element_bytes
-from dayzero.stages.parameters.weights import ELEMENT_BYTES
 from dayzero.stages.planning.best_first import BestFirst
-from dayzero.stages.planning.choices import cache_supported
+from dayzero.stages.planning.choices import cache_supported, why_not
 from dayzero.stages.planning.ranking import Candidate
+from dayzero.stages.planning.ranks import RankMemory
 from dayzero.stages.planning.search import Found, Search
 from dayzero.stages.planning.space import Space, candidates
+from dayzero.stages.planning.weight_dtypes import stored_as
 
 _MOST_DEVICES = 4096
 _LOOKED_AT = 2000
@@ -99,14 +100,21 @@ def _less_state(search: Search, candidate: Candidate, budget: MemoryBudget, shor
 
 
 def _less_weights(search: Search, candidate: Candidate, budget: MemoryBudget) -> Iterator[tuple[str, int]]:
-    spec, weights = search.memory.spec, budget.items_bytes.get("weights", 0)
     if budget.items_bytes.get("redundant_experts"):
         yield "no redundant experts", budget.items_bytes["redundant_experts"]
-    native = ELEMENT_BYTES.get(spec.native_dtype or "", 2)
-    if spec.quantization is None and search.workload.training is None:
-        if "float8" not in search.profile.unsupported_dtypes:
-            yield "weights quantized to fp8", weights - weights // native
-        yield "weights quantized to 4 bits", weights - weights * 9 // (16 * native)
+    memory, training = search.memory, search.workload.training
+    if memory.spec.quantization is not None or training is not None:
+        return
+    for dtype, name in (("fp8", "fp8"), ("int4", "4 bits")):
+        if dtype == "fp8" and why_not(dtype, search.profile) is not None:
+            continue
+        converted = stored_as(memory.spec, None, dtype).spec
+        smaller = RankMemory(converted, None, search.profile, search.workload, memory.limit_bytes)
+        try:
+            total = smaller.fullest(candidate.degrees, candidate.choices, search.sequences_of(candidate)).total_bytes
+        except UncuttableError:
+            continue
+        yield f"weights quantized to {name}", budget.total_bytes - total
 
 
 def _other_degrees(search: Search, candidate: Candidate, budget: MemoryBudget, short: int) -> Iterator[Remedy]:
