@@ -27,7 +27,13 @@ class Settings(BaseSettings):
     hub_retries: int = Field(4, description="Times that a retryable hub error is tried again.", ge=0, le=20)
     site_url: str | None = Field(
         None,
-        description="A `dayzero hub serve --shards` of this site whose manifests vouch for slices; it is trusted.",
+        description="A `dayzero hub serve --shards` of this site; what it says of slices counts where a trusted key signed it.",
+    )
+    trusted_keys: tuple[str, ...] = Field(
+        (), description="Public keys (`dayzero keys show`) of the nodes whose word is taken for slices; none by default."
+    )
+    signing_key: Path | None = Field(
+        None, description="File with the private key of this node; unset: keys/signing.pem under the data folder."
     )
     store_dir: Path | None = Field(
         None,

@@ -51,6 +51,10 @@ from .storing import list_store as list_store
 from .storing import sweep_store as sweep_store
 from .told import tell as tell
 from .told import tell_manifest as tell_manifest
+from .vouching import new_signing_key as new_signing_key
+from .vouching import own_signing_key as own_signing_key
+from .vouching import sign_shards as sign_shards
+from .vouching import witness as witness
 from .warming import warm_tracer as warm_tracer
 from .work import conclude as conclude
 from .work import dispatch_once as dispatch_once

@@ -6,7 +6,6 @@ from importlib.resources import files
 
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.host.memory import memory_limit_bytes
-from dayzero.adapters.hubs.site import shard_record
 from dayzero.adapters.images.builder import DockerImageBuilder
 from dayzero.adapters.operators.library import SubprocessLibrary
 from dayzero.adapters.profiles.load import choose_profile, load_profiles
@@ -15,6 +14,7 @@ from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.app.hubs import store_of, stored_hub
+from dayzero.app.vouching import witness
 from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import PlatformProfile, Stack
@@ -59,7 +59,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         devices=settings.cpu_devices,
         taxonomy=taxonomy(),
         library=library_name(),
-        shard_record=lambda content_id, degrees: shard_record(settings, content_id, degrees),
+        witness=lambda release, layout: witness(settings, release, layout),
         approve_below_bytes=settings.approve_below_bytes,
         operator_plugins=settings.operator_plugins,
         allow_remote_code=settings.allow_remote_code,

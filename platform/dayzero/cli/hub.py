@@ -29,7 +29,8 @@ def serve(
         Path | None, typer.Option(help="Folder for commits and digests; default: .NAME.dayzero-hub beside DIR.")
     ] = None,
     shards: Annotated[
-        list[Path] | None, typer.Option(help="Folder of shards made here, whose digests vouch for slices of other nodes.")
+        list[Path] | None,
+        typer.Option(help="Folder of shards made here; signed ones vouch for slices of other nodes."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as one JSON document.")] = False,
 ) -> None:

@@ -13,6 +13,18 @@ class Integrity(StrEnum):
     NONE = "none"
 
 
+class WeightsState(StrEnum):
+    """How far the bytes of shards are known to be those that their release states.
+
+    HASHED: every source file passed here whole, with its stated hash. VOUCHED: a trusted node of the site made the same rank
+    files of whole, hashed files. UNVERIFIED: neither.
+    """
+
+    HASHED = "hashed"
+    VOUCHED = "vouched"
+    UNVERIFIED = "unverified"
+
+
 @dataclass(frozen=True, slots=True)
 class ShardTensor:
     """A rank's part of one tensor: `dim` None means the whole of it, else the slice [start, stop) along dim, or where there
@@ -122,7 +134,8 @@ class ShardManifest:
     """Shards of one checkpoint under one plan: all of them, or those of the ranks that were asked for.
 
     A folded manifest has no tensors in its files; they follow from the rules (stages.layout.ranks: fold, unfold). A written one
-    says which `sources` passed, has the digest of the layout that it was written by, and names what lies `beside` the shards.
+    says which `sources` passed, has the digest of the layout that it was written by, names what lies `beside` the shards, and
+    in `vouched_by` the key that signed for its sources, where they did not pass here ("": none).
     """
 
     content_id: str
@@ -133,6 +146,7 @@ class ShardManifest:
     sources: tuple[ShardSource, ...] = ()
     layout_digest: str = ""
     beside: tuple[SmallFile, ...] = ()
+    vouched_by: str = ""
 
     @property
     def source_files(self) -> tuple[str, ...]:
@@ -143,6 +157,13 @@ class ShardManifest:
     def verified(self) -> bool:
         """Whether every source passed whole with its stated hash, or a node of this site vouches for the same bytes."""
         return bool(self.sources) and all(source.verified for source in self.sources)
+
+    @property
+    def state(self) -> WeightsState:
+        """What stands behind its bytes."""
+        if not self.verified:
+            return WeightsState.UNVERIFIED
+        return WeightsState.VOUCHED if self.vouched_by else WeightsState.HASHED
 
     def rank_weight_bytes(self, rank: int) -> int:
         """Bytes of tensors that the rank holds."""

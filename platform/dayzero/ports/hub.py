@@ -10,6 +10,7 @@ from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import Room, TransferEstimate
+from dayzero.domain.vouching import Witness
 from dayzero.domain.watching import RepoListing
 
 Progress = Callable[[int, int | None], None]
@@ -84,12 +85,12 @@ class Transfer(Protocol):
         progress: Progress | None,
         *,
         slices: SlicePlan | None = None,
-        vouched: ShardManifest | None = None,
+        witness: Witness | None = None,
         integrity: Integrity = Integrity.SHA256,
     ) -> ShardManifest:
         """Write the layout's rank files from what the hub sends, each byte once and no file kept whole, and the release's small
         files beside them: all of the source files, checked against the hub's digests, or only the `slices` that the layout's
-        ranks need, checked against the `vouched` manifest of the same plan where there is one. IntegrityError: nothing is
+        ranks need, checked against what the `witness` states of the same plan where there is one. IntegrityError: nothing is
         committed."""
         ...
 

@@ -14,6 +14,7 @@ from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.transfers import TransferEstimate
+from dayzero.domain.vouching import Witness
 from dayzero.errors import BlockedError
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
@@ -21,6 +22,8 @@ from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
 from dayzero.stages.inventory.taxonomy import Taxonomy
 from dayzero.stages.judging.memory import TINY_BYTES
 from dayzero.stages.transfer.estimating import estimate_sentence
+
+NO_SITE = "no site is asked"
 
 
 def refuse(estimate: TransferEstimate) -> None:
@@ -48,7 +51,7 @@ class Bench:
     `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
     `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges once they are known,
     for every observation runs with them.
-    `shard_record` finds the manifest of shards that a node of this site made of whole, checked files.
+    `witness` tells what a trusted node of this site signed of the rank files of a release.
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
 
@@ -75,7 +78,7 @@ class Bench:
     models_dir: Path | None = None
     approve_below_bytes: int = 500 * 10**9
     approve: Callable[[TransferEstimate], None] = refuse
-    shard_record: Callable[[str, Degrees], ShardManifest | None] = field(default=lambda content_id, degrees: None)
+    witness: Callable[[Release, ShardManifest], Witness] = field(default=lambda release, layout: Witness(None, reason=NO_SITE))
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)

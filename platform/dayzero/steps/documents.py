@@ -6,7 +6,7 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.conversion import ConversionPlan
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import ShardManifest, WeightsState
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import ExitCode
@@ -31,11 +31,12 @@ def exit_code_of_outcome(outcome: Outcome) -> ExitCode:
 def streamed_notes(streamed: Streamed) -> tuple[str, ...]:
     """What people should know of fetched shards: whether they are verified, and what slices cost."""
     unverified = [source.path for source in streamed.manifest.sources if not source.verified]
-    notes = [
-        "every byte was checked"
-        if streamed.manifest.verified
-        else f"unverified: {len(unverified)} source files were not checked"
-    ]
+    said = {
+        WeightsState.HASHED: "every byte was checked",
+        WeightsState.VOUCHED: f"every byte is one that the key {streamed.manifest.vouched_by} signed for",
+        WeightsState.UNVERIFIED: f"unverified: {len(unverified)} source files were not checked",
+    }
+    notes = [said[streamed.manifest.state]]
     plan = streamed.slices
     if plan is not None:
         notes.append(
@@ -43,7 +44,7 @@ def streamed_notes(streamed: Streamed) -> tuple[str, ...]:
             f"{plan.overread_bytes:,} of them read over; {plan.streamed_tensors:,} strided slices came as whole rows"
         )
         if not streamed.manifest.verified:
-            notes.append("slices have no digest on a hub: set DAYZERO_SITE_URL to a `dayzero hub serve --shards` of this site")
+            notes.append(f"slices have no digest on a hub, and nobody vouches for these: {streamed.refused}")
     return tuple(notes)
 
 
@@ -81,6 +82,9 @@ def fetch_document(streamed: Streamed, out: Path) -> dict[str, Json]:
         "out": str(out),
         "files": files,
         "verified": manifest.verified,
+        "state": manifest.state.value,
+        "vouched_by": manifest.vouched_by or None,
+        "refused": streamed.refused or None,
         "sources": [
             {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256, "verified": one.verified}
             for one in manifest.sources

@@ -179,10 +179,12 @@ def place_of(bench: Bench, lease: Lease) -> OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """Shards that came from this disk, or straight from a hub, and what was asked for where only slices were."""
+    """Shards that came from this disk, or straight from a hub, and what was asked for where only slices were; `refused`: why
+    nobody vouches for these."""
 
     manifest: ShardManifest
     slices: SlicePlan | None = None
+    refused: str = ""
 
 
 def write_shards(
@@ -215,12 +217,12 @@ def write_shards(
     sliced = 0 < len(set(ranks)) < layout.degrees.world
     slices = slices_of(layout, index, ranks) if sliced else None
     approved(bench, _stream_estimate(bench, release, layout, into, slices))
-    vouched = bench.shard_record(release.content_id, layout.degrees) if slices else None
+    witness = bench.witness(release, layout) if slices else None
     manifest = bench.transfer.stream(
         bench.hub_of(release), release, index, layout, into, bench.progress,
-        slices=slices, vouched=vouched, integrity=integrity,
+        slices=slices, witness=witness, integrity=integrity,
     )  # fmt: skip
-    return Streamed(manifest, slices)
+    return Streamed(manifest, slices, witness.reason if witness else "")
 
 
 def written_shards(bench: Bench, lease: Lease, into: Path) -> Streamed:

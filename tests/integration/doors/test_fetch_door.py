@@ -1,5 +1,6 @@
 """`dayzero fetch`: a node's ranks, what vouches for them, and who is asked before much is moved."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -17,18 +18,24 @@ def test_a_second_node_gets_its_ranks_and_the_site_vouches(served: Path, tmp_pat
     with CountingHub(served) as hub:
         door = Door(tmp_path, {"HF_ENDPOINT": hub.url})
         whole = door("fetch", "hf:acme/tiny", "--out", tmp_path / "site", "--tp", "2", "--json")
-        assert whole.code == 0 and whole.document["verified"] and whole.document["slices"] is None
+        assert whole.code == 0 and whole.document["state"] == "hashed" and whole.document["slices"] is None
         assert not list((tmp_path / "data").rglob("model*.safetensors")), "no full copy lies on the disk"
         alone = door("fetch", "hf:acme/tiny", "--out", tmp_path / "alone", "--tp", "2", "--ranks", "1", "--json")
-        assert alone.code == 0 and alone.document["verified"] is False
+        assert alone.code == 0 and (alone.document["verified"], alone.document["state"]) == (False, "unverified")
         asked = alone.document["slices"]
         assert asked["ranks"] == [1] and asked["read_bytes"] == asked["needed_bytes"] + asked["overread_bytes"]
         assert [one["rank"] for one in alone.document["files"]] == [1]
         app = serve_app(served, tmp_path / "site-state", (tmp_path / "site",))
         with HubServer(served, app=app) as site:
-            told = Door(tmp_path, {"HF_ENDPOINT": hub.url, "SITE_URL": site.url})
+            key = door("keys", "new", "--json").document["public_key"]
+            told = Door(tmp_path, {"HF_ENDPOINT": hub.url, "SITE_URL": site.url, "TRUSTED_KEYS": json.dumps([key])})
+            unsigned = told("fetch", "hf:acme/tiny", "--out", tmp_path / "unsigned", "--tp", "2", "--ranks", "1")
+            assert "unverified: " in unsigned.out and "has no signed record of it for tp2" in " ".join(unsigned.out.split())
+            signed = door("keys", "sign", tmp_path / "site", "--json")
+            assert signed.code == 0 and signed.document["key_id"] == door("keys", "show", "--json").document["key_id"]
             vouched = told("fetch", "hf:acme/tiny", "--out", tmp_path / "vouched", "--tp", "2", "--ranks", "1", "--json")
-        assert vouched.code == 0 and vouched.document["verified"] is True
+        assert vouched.code == 0 and vouched.document["state"] == "vouched"
+        assert vouched.document["vouched_by"] == signed.document["key_id"] and vouched.document["refused"] is None
     name = vouched.document["files"][0]["path"]
     assert (tmp_path / "vouched" / name).read_bytes() == (tmp_path / "site" / name).read_bytes()
     for ranks, says in (("7", "has no rank 7"), ("one", "names no ranks"), ("", "names no ranks"), ("1-0", "names no ranks")):

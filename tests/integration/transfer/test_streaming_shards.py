@@ -10,18 +10,20 @@ import pytest
 from dayzero.adapters.hubs.digests import git_blob_id
 from dayzero.adapters.hubs.serving import HubServer
 from dayzero.adapters.hubs.serving.app import serve_app
-from dayzero.adapters.hubs.site import shard_record
 from dayzero.adapters.transfer.streaming import stream_shards
+from dayzero.adapters.transfer.vouching import statement_of_shards
 from dayzero.adapters.transfer.weights import WeightTransfer
+from dayzero.app.vouching import witness
 from dayzero.domain.planning import Degrees
-from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest, WeightsState
 from dayzero.domain.slices import SliceLimits
-from dayzero.errors import BlockedError, DayzeroError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.errors import BadInputError, BlockedError, DayzeroError, IntegrityError, NotFoundError, UnavailableError
 from dayzero.settings import Settings
 from dayzero.stages.transfer.slices import slices_of
 from hostile_hub import HostileHub
 from hub_counter import CountingHub
 from published_models import REPO, Known, hub_at, known_at, publish
+from vouching import key_in, signed, told
 
 pytestmark = pytest.mark.hub
 TP2 = Degrees(tp=2)
@@ -108,35 +110,79 @@ def test_a_node_asks_for_what_its_ranks_hold_and_a_site_vouches(
     assert not verified(manifest) and [file.rank for file in manifest.files] == list(ranks)
     for file in manifest.files:
         assert (tmp_path / "node" / file.path).read_bytes() == (tmp_path / "site" / "plan" / file.path).read_bytes()
+    key = key_in(tmp_path)
+    signed(tmp_path / "site" / "plan", key)
     with HubServer(models, state=tmp_path / "state", app=serve_app(models, tmp_path / "state", (tmp_path / "site",))) as server:
-        settings = Settings(site_url=server.url)
-        record = shard_record(settings, known.release.content_id, degrees)
-        assert record is not None and [one.digest for one in record.files] == [one.digest for one in site.files]
-        assert shard_record(settings, known.release.content_id, Degrees(tp=7)) is None
-        assert shard_record(Settings(), known.release.content_id, degrees) is None
-    assert verified(stream(known, layout, tmp_path / "vouched", slices=plan, vouched=record))
+        settings = Settings(site_url=server.url, trusted_keys=(str(key.public),))
+        said = witness(settings, known.release, layout)
+        assert said.key_id == key.public.id and said.statement is not None and len(said.statement.files) == len(site.files)
+        absent = witness(settings, known.release, known.layout(Degrees()))
+        assert absent.statement is None and "has no signed record of it for tp1" in absent.reason
+        stranger = witness(
+            Settings(site_url=server.url, trusted_keys=(str(key_in(tmp_path, "b").public),)), known.release, layout
+        )
+        assert stranger.statement is None and f"signed with the key {key.public.id}, which is not one of" in stranger.reason
+        other = witness(settings, replace(known.release, content_id="0" * 64), layout)
+        assert other.statement is None and "no signed record" in other.reason
+        assert "DAYZERO_SITE_URL is not set" in witness(Settings(), known.release, layout).reason
+    refused = stream(known, layout, tmp_path / "refused", slices=plan, witness=stranger)
+    assert refused.state is WeightsState.UNVERIFIED
+    vouched = stream(known, layout, tmp_path / "vouched", slices=plan, witness=said)
+    assert vouched.state is WeightsState.VOUCHED and vouched.vouched_by == key.public.id
+    assert stream(known, layout, tmp_path / "vouched", slices=plan) == vouched, "it stays so, without the site"
+    before = served.sent_bytes("resolve")
+    again = stream(known, layout, tmp_path / "node", slices=plan, witness=said)
+    assert again.state is WeightsState.VOUCHED and served.sent_bytes("resolve") == before, (
+        "what lay there unverified is compared"
+    )
 
 
 def test_slices_that_differ_from_the_sites_are_never_committed(models: Path, served: CountingHub, tmp_path: Path) -> None:
     known = known_at(served.url)
-    site = stream(known, known.layout(TP2), tmp_path / "site")
+    stream(known, known.layout(TP2), tmp_path / "site")
+    said = told(statement_of_shards(tmp_path / "site"), key_in(tmp_path))
     layout = known.layout(TP2, (0,))
     plan = slices_of(layout, known.index, (0,), CLOSE)
     with HostileHub("wrong-digest", models) as hostile:
         lying = replace(known, hub=hub_at(hostile.url))
         with pytest.raises(IntegrityError, match=r"rank-00000\.safetensors differ from the shards .* nothing was committed"):
-            stream(lying, layout, tmp_path / "node", slices=plan, vouched=site)
+            stream(lying, layout, tmp_path / "node", slices=plan, witness=said)
         assert not rank_files(tmp_path / "node") and not (tmp_path / "node" / "manifest.json").exists()
-    assert verified(stream(known, layout, tmp_path / "node", slices=plan, vouched=site)), "the next run asks for them anew"
+    assert verified(stream(known, layout, tmp_path / "node", slices=plan, witness=said)), "the next run asks for them anew"
 
 
-def test_unchecked_shards_vouch_for_nothing(models: Path, served: CountingHub, tmp_path: Path) -> None:
+def test_kept_shards_that_differ_from_the_sites_are_set_aside(models: Path, served: CountingHub, tmp_path: Path) -> None:
     known = known_at(served.url)
-    stream(known, known.layout(TP2), tmp_path / "site", integrity=Integrity.NONE)
-    (tmp_path / "site" / "broken").mkdir()
-    (tmp_path / "site" / "broken" / "manifest.json").write_text("{")
+    stream(known, known.layout(TP2), tmp_path / "site")
+    statement = statement_of_shards(tmp_path / "site")
+    layout = known.layout(TP2, (0,))
+    plan = slices_of(layout, known.index, (0,), CLOSE)
+    with HostileHub("wrong-digest", models) as hostile:
+        lied = stream(replace(known, hub=hub_at(hostile.url)), layout, tmp_path / "node", slices=plan)
+    assert lied.state is WeightsState.UNVERIFIED
+    said = told(statement, key_in(tmp_path))
+    with pytest.raises(IntegrityError, match="differ from the shards"):
+        stream(known, layout, tmp_path / "node", slices=plan, witness=said)
+    assert len(list((tmp_path / "node").glob("*.quarantined"))) == 1
+    mended = stream(known, layout, tmp_path / "node", slices=plan, witness=said)
+    assert mended.state is WeightsState.VOUCHED
+    assert rank_files(tmp_path / "node")[0].read_bytes() == rank_files(tmp_path / "site")[0].read_bytes()
+
+
+def test_unchecked_and_unsigned_shards_vouch_for_nothing(models: Path, served: CountingHub, tmp_path: Path) -> None:
+    known = known_at(served.url)
+    key = key_in(tmp_path)
+    stream(known, known.layout(TP2), tmp_path / "site" / "unchecked", integrity=Integrity.NONE)
+    with pytest.raises(BadInputError, match="only who hashed whole files"):
+        signed(tmp_path / "site" / "unchecked", key)
+    stream(known, known.layout(TP2), tmp_path / "site" / "whole")
+    (tmp_path / "site" / "manifest.signed.json").write_text("{")
+    settings = {"trusted_keys": (str(key.public),)}
     with HubServer(models, state=tmp_path / "state", app=serve_app(models, tmp_path / "state", (tmp_path / "site",))) as server:
-        assert shard_record(Settings(site_url=server.url), known.release.content_id, TP2) is None
+        unsigned = witness(Settings(site_url=server.url, **settings), known.release, known.layout(TP2))
+        assert unsigned.statement is None and "has no signed record" in unsigned.reason
+        signed(tmp_path / "site" / "whole", key)
+        assert witness(Settings(site_url=server.url, **settings), known.release, known.layout(TP2)).statement is not None
 
 
 HOSTILE: list[tuple[str, type[DayzeroError] | None, str]] = [

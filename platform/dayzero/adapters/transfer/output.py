@@ -12,6 +12,8 @@ from dayzero.disk import refusal, require_space
 from dayzero.errors import BadInputError, DayzeroError, DependencyError, UnavailableError
 
 MANIFEST = "manifest.json"
+RECORD = "manifest.signed.json"
+"""Beside the manifest: what this node states of the shards, signed, for other nodes of the site."""
 JOURNAL = ".journal"
 LOCK = ".lock"
 INCOMPLETE = ".incomplete"
@@ -28,7 +30,7 @@ def require_plain_names(paths: Iterable[str]) -> None:
             raise BadInputError(f"the layout names a shard {path!r}; a shard is a plain file name.")
         if path in seen:
             raise BadInputError(f"the layout names the shard {path!r} twice.")
-        if path in (MANIFEST, JOURNAL, LOCK) or path.endswith((INCOMPLETE, QUARANTINED, DIGESTS)):
+        if path in (MANIFEST, RECORD, JOURNAL, LOCK) or path.endswith((INCOMPLETE, QUARANTINED, DIGESTS)):
             raise BadInputError(f"the layout names a shard {path!r}, a name that the folder of shards needs itself.")
         seen.add(path)
 

@@ -52,7 +52,9 @@ def reshard(
             _pass(sink, reader, name, identity, headers[name], joined, known.get(name))
         told = config or {}
         kept = [file for file in manifest.beside if file.path not in told]
-        return sink.commit(small=chain(told.items(), small_of_shards(shards, kept)))
+        return sink.commit(
+            small=chain(told.items(), small_of_shards(shards, kept)), vouched_by=manifest.vouched_by if known else ""
+        )
 
 
 def _by_file(manifest: ShardManifest) -> Mapping[str, tuple[TensorHeader, ...]]:

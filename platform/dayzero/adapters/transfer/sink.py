@@ -17,12 +17,14 @@ from dayzero.adapters.transfer.keeping import kept_shards
 from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, MANIFEST, OutputFolder, require_plain_names
 from dayzero.adapters.transfer.rows import Rows
 from dayzero.adapters.transfer.unfinished import UnfinishedFiles
+from dayzero.adapters.transfer.vouching import sha256_of
 from dayzero.adapters.transfer.writeback import BEGIN_BYTES, begin_writing
 from dayzero.codec import dump
 from dayzero.counting import Counter
 from dayzero.disk import write_all
-from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource
+from dayzero.domain.shards import ShardManifest, ShardSource
 from dayzero.domain.tensors import TensorHeader
+from dayzero.domain.vouching import ShardStatement, Witness
 from dayzero.errors import DayzeroError, IntegrityError
 from dayzero.ports.hub import Progress
 from dayzero.stages.layout.ranks import fold, shard_header
@@ -182,11 +184,13 @@ class Sink:
             finished = tuple(passing.finished)
             self._closed.append(Line(Said.DONE, source, "", reached.to, sha256, reached.verified, finished))
 
-    def commit(self, vouched: ShardManifest | None = None, small: Iterable[SmallContent] = ()) -> ShardManifest:
+    def commit(
+        self, witness: Witness | None = None, small: Iterable[SmallContent] = (), *, vouched_by: str = ""
+    ) -> ShardManifest:
         """Give every rank file its name, put the `small` files beside them and write the manifest; all sources have passed.
 
-        `vouched`: shards of the same release and plan whose sources passed whole. IntegrityError, and nothing is committed,
-        when a rank file differs from theirs; where all agree, their sources' hashes hold for these too.
+        `witness`: what a trusted node states of these rank files. IntegrityError, and nothing is committed, when one differs;
+        where all agree, their sources' hashes hold here too. `vouched_by`: whose word the sources are taken on already.
         """
         assert not self.missing(), "a source has not passed"
         if self._targets:
@@ -199,12 +203,21 @@ class Sink:
             digest = file_digest(self._headers[target], tensor_digests)
             files[target] = replace(self._layout.files[target], digest=digest, tensor_digests=tensor_digests)
         sources = {source.path: source for source in self._kept.sources}
+        vouched_by = vouched_by or (self._kept.manifest.vouched_by if sources and self._kept.manifest else "")
         for path, reached in self._reached.items():
             sources[path] = ShardSource(path, self._sizes[path], reached.sha256, reached.verified)
-        if vouched is not None:
-            sources = self._vouched(vouched, files, sources)
+        if witness is not None and witness.statement is not None and not all(one.verified for one in sources.values()):
+            self._require_stated(witness.statement)
+            known = {source.path: source for source in witness.statement.sources}
+            sources, vouched_by = {path: known[path] for path in sources}, witness.key_id
         ordered = tuple(sources[path] for path in sorted(sources))
-        manifest = replace(self._layout, files=tuple(files), sources=ordered, layout_digest=self._kept.layout_digest)
+        manifest = replace(
+            self._layout,
+            files=tuple(files),
+            sources=ordered,
+            layout_digest=self._kept.layout_digest,
+            vouched_by=vouched_by,
+        )
         manifest = self._publish(manifest, small)
         self._counter.finish()
         return manifest
@@ -213,22 +226,24 @@ class Sink:
         """What lies beside the rank files under a name; None for nothing."""
         return self._folder.read(name)
 
-    def _vouched(
-        self, vouched: ShardManifest, files: list[ShardFile], sources: dict[str, ShardSource]
-    ) -> dict[str, ShardSource]:
-        digests = {file.rank: file.digest for file in vouched.files}
-        differ = [file.path for file in files if file.rank in digests and digests[file.rank] != file.digest]
-        if differ:
+    def _require_stated(self, statement: ShardStatement) -> None:
+        """Every rank file has the stated sha256; those that do not pass again, or are set aside where they were kept."""
+        stated = {file.path: file.sha256 for file in statement.files}
+        with self.unfinished() as unfinished:
+            found = sha256_of([unfinished.descriptor(file.path) for file in self._layout.files])
+        differ = [file.path for file, sha256 in zip(self._layout.files, found, strict=True) if stated[file.path] != sha256]
+        if not differ:
+            return
+        if self._targets:
             self._flusher.say([Line(Said.REJECTED, source) for source in self._reached])
-            raise IntegrityError(
-                f"{', '.join(differ[:5])} differ from the shards of {vouched.content_id[:12]} for {vouched.degrees} that "
-                f"another node made of whole files; nothing was committed in {self._folder.path}.",
-                remedy="Fetch again; if it stays so, the hub sends this node other bytes than that one.",
-            )
-        if any(file.rank not in digests for file in files):
-            return sources
-        known = {source.path: source for source in vouched.sources}
-        return {path: known.get(path, source) for path, source in sources.items()}
+        for target, file in enumerate(self._layout.files):
+            if file.path in differ and target not in self._targets:
+                self._folder.quarantine(file.path)
+        raise IntegrityError(
+            f"{', '.join(differ[:5])} differ from the shards of {statement.content_id[:12]} for {statement.degrees} that "
+            f"another node made of whole files; nothing was committed in {self._folder.path}.",
+            remedy="Fetch again; if it stays so, the hub sends this node other bytes than that one.",
+        )
 
     def _publish(self, manifest: ShardManifest, small: Iterable[SmallContent]) -> ShardManifest:
         try:

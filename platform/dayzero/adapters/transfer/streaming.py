@@ -14,6 +14,7 @@ from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
+from dayzero.domain.vouching import Witness
 from dayzero.errors import IntegrityError, NotFoundError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.transfer.digests import stated_hash
@@ -47,7 +48,7 @@ def stream_shards(
     progress: Progress | None,
     *,
     slices: SlicePlan | None = None,
-    vouched: ShardManifest | None = None,
+    witness: Witness | None = None,
     integrity: Integrity = Integrity.SHA256,
     connections: int = 8,
     checkpoint_bytes: int = CHECKPOINT_BYTES,
@@ -56,8 +57,8 @@ def stream_shards(
     files beside them.
 
     Whole files by default, each checked against the digest that the hub states; with `slices` only those ranges, which no hub
-    states a digest of: they are checked against a `vouched` manifest of the same plan, made where whole files passed, or stay
-    unverified. Errors: those of the hub and the sink; IntegrityError when digests differ, and then nothing is committed.
+    states a digest of: they are checked against what a `witness` of the site states of the same plan, or stay unverified.
+    Errors: those of the hub and the sink; IntegrityError when digests differ, and then nothing is committed.
     """
     hashed = integrity is Integrity.SHA256 and slices is None
     sources = _sources(release, index, layout, slices, hashed)
@@ -66,7 +67,7 @@ def stream_shards(
         for name in sink.passed():
             sink.recheck(name, sources[name].identity)
         _Streams(hub, release, layout, sink, hashed).run([sources[name] for name in sink.missing()], connections)
-        return sink.commit(vouched, small_of_hub(hub, release, sink.small_file))
+        return sink.commit(witness, small_of_hub(hub, release, sink.small_file))
 
 
 def _sources(

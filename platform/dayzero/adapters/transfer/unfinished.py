@@ -26,10 +26,14 @@ class UnfinishedFiles:
 
     def fill(self, file: str, begin: int, into: memoryview) -> None:
         """Exactly so many bytes of a rank file from `begin` on; IntegrityError when it ends before."""
+        fill_from(self.descriptor(file), self._folder.path / file, begin, into)
+
+    def descriptor(self, file: str) -> int:
+        """The open rank file, under whichever name it has now."""
         descriptor = self._under_way.get(file, self._opened.get(file))
         if descriptor is None:
             descriptor = self._opened[file] = self._folder.open(file, os.O_RDONLY)
-        fill_from(descriptor, self._folder.path / file, begin, into)
+        return descriptor
 
     def windows(self, piece: Piece) -> Iterator[memoryview]:
         """The bytes of a piece whose tensor is here, in order, each window good until the next."""

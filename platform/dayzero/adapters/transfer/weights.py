@@ -17,6 +17,7 @@ from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import Room, TransferEstimate
+from dayzero.domain.vouching import Witness
 from dayzero.ports.hub import Hub, Progress
 from dayzero.ports.storing import ReleaseStore
 from dayzero.stages.transfer.estimating import gate_notes, source_sizes
@@ -99,7 +100,7 @@ class WeightTransfer:
         progress: Progress | None,
         *,
         slices: SlicePlan | None = None,
-        vouched: ShardManifest | None = None,
+        witness: Witness | None = None,
         integrity: Integrity = Integrity.SHA256,
     ) -> ShardManifest:
         """The layout's rank files under `into`, from what the hub sends, each byte once; see stream_shards."""
@@ -107,7 +108,7 @@ class WeightTransfer:
         started_s = time.monotonic()
         manifest = stream_shards(
             hub, release, index, layout, into, progress,
-            slices=slices, vouched=vouched, integrity=integrity, connections=self._connections,
+            slices=slices, witness=witness, integrity=integrity, connections=self._connections,
             checkpoint_bytes=self._checkpoint_bytes,
         )  # fmt: skip
         self._rates.learn(_origin(release), moved, time.monotonic() - started_s)

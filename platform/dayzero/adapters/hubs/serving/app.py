@@ -35,8 +35,8 @@ def serve_app(folder: Path, state: Path | None = None, shards: tuple[Path, ...] 
     """An ASGI app that serves the folder (org/name/files) as a hub.
 
     Revisions are `main` and commit ids. Old versions of files up to 1 MiB stay readable; of larger files only what lies in
-    the folder now: asking for an older version answers 404 EntryNotFound, and the message says so. The manifests under
-    `shards` vouch for slices of other nodes. BadInputError: no folder.
+    the folder now: asking for an older version answers 404 EntryNotFound, and the message says so. The signed records
+    under `shards` vouch for slices of other nodes. BadInputError: no folder.
     """
     return serve_repositories(ServedFolder(folder, state), shards)
 
@@ -176,8 +176,8 @@ def _add_records(app: FastAPI, records: ShardRecords) -> None:
     def record(content_id: str, degrees: str) -> Response:
         found = records.find(content_id, degrees)
         if found is None:
-            raise Refusal(404, "EntryNotFound", f"No shards of {content_id[:64]} for {degrees[:99]} were checked here.")
-        return Response(found.content, media_type="application/json", headers={"ETag": f'"{found.sha256}"'})
+            raise Refusal(404, "EntryNotFound", f"No shards of {content_id[:64]} for {degrees[:99]} were signed for here.")
+        return Response(found, media_type="application/json")
 
 
 def _file_response(place: Path, file: ServedFile, commit: Commit) -> Response:

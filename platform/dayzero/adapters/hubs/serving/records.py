@@ -1,27 +1,17 @@
-"""Records of shards that this host made: their manifests, found by release and plan, named by their digest."""
+"""Signed records of shards that this host made, found by content and plan."""
 
-import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from dayzero.codec import load
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.vouching import ShardStatement, SignedRecord
 from dayzero.errors import BadInputError
 
-MANIFEST = "manifest.json"
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRecord:
-    """A manifest's bytes and their sha256."""
-
-    content: bytes
-    sha256: str
+RECORD = "manifest.signed.json"
 
 
 class ShardRecords:
-    """The complete manifests under folders of shards, looked for anew at every question."""
+    """The signed records under folders of shards, looked for anew at every question."""
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         for folder in folders:
@@ -29,24 +19,24 @@ class ShardRecords:
                 raise BadInputError(f"{folder} is not a folder.", remedy="Name a folder that `dayzero fetch --out` wrote.")
         self._folders = tuple(folder.resolve() for folder in folders)
 
-    def find(self, content_id: str, degrees: str) -> ShardRecord | None:
-        """The record of a release under a plan whose sources all passed whole and checked; None when there is none.
+    def find(self, content_id: str, degrees: str) -> bytes | None:
+        """The record about a content under a plan; None when there is none. Records that cannot be read are left out.
 
-        Manifests that cannot be read, and those of unchecked bytes, vouch for nothing.
+        Its signature is not looked at: who asks knows whom to trust.
         """
-        for path in self._manifests():
+        for path in self._records():
             try:
                 content = path.read_bytes()
-                manifest = load(ShardManifest, content)
+                statement = load(ShardStatement, load(SignedRecord, content).statement)
             except (OSError, BadInputError):
                 continue
-            if manifest.verified and manifest.content_id == content_id and str(manifest.degrees) == degrees:
-                return ShardRecord(content, hashlib.sha256(content).hexdigest())
+            if statement.content_id == content_id and str(statement.degrees) == degrees:
+                return content
         return None
 
-    def _manifests(self) -> Iterator[Path]:
+    def _records(self) -> Iterator[Path]:
         for folder in self._folders:
-            for pattern in (MANIFEST, f"*/{MANIFEST}", f"*/*/{MANIFEST}"):
+            for pattern in (RECORD, f"*/{RECORD}", f"*/*/{RECORD}"):
                 for path in sorted(folder.glob(pattern)):
                     if path.is_file() and path.resolve().is_relative_to(folder):
                         yield path

@@ -1,0 +1,1 @@
+"""Signatures of a site: Ed25519 keys, and records signed with them."""
