@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from checkpoints import SMOLLM2, index_for
+from dayzero.adapters.conversion.sealing import SealedFolders
 from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.app import taxonomy
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
@@ -233,6 +234,7 @@ def make_bench(
         tracer=made.tracer,
         runner=made.runner,
         transfer=made.transfer,
+        conversions=SealedFolders(),
         images=made.images,
         clock=clock,
         profiles={PLATFORM: profile},

@@ -73,8 +73,8 @@ class Settings(BaseSettings):
     )
     allow_pickle: tuple[str, ...] = Field(
         (),
-        description="Repositories, by exact name, whose pickles `dayzero convert --to safetensors` may read, "
-        "in a child without network.",
+        description="Repositories, by exact name, whose pickles (.bin) may be read, to be converted to safetensors in a child "
+        "without network.",
     )
     ledger_url: str | None = Field(None, description="On a worker: the control plane's address.")
     worker_token: SecretStr | None = Field(None, description="On a worker: its scoped token.")

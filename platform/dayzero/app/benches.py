@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 
+from dayzero.adapters.conversion.sealing import SealedFolders
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.host.memory import memory_limit_bytes
 from dayzero.adapters.images.builder import DockerImageBuilder
@@ -50,6 +51,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
             settings.checkpoint_bytes,
             store,
         ),
+        conversions=SealedFolders(),
         images=DockerImageBuilder(),
         clock=SystemClock(),
         profiles=load_profiles(settings.platforms_dir),

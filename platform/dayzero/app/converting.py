@@ -36,17 +36,8 @@ def unpickle(settings: Settings, model: str, out: Path) -> tuple[TensorHeader, .
 
     They are read by an isolated child, and only of a repository that DAYZERO_ALLOW_PICKLE names (else BlockedError).
     """
-    try:
-        from dayzero.adapters.conversion.sealing import seal
-    except ImportError as error:
-        raise _lacking(error) from error
     work = local_work(settings, model, "cpu")
-    model_dir = unpickling.pickles_on_disk(work.bench, work.release)
-    with whole_folder(out, work.release.weight_bytes()) as partial:
-        done = unpickling.unpickle(work.bench, work.release, model_dir, partial)
-        tensors = seal(partial, done.files)
-        copy_beside(model_dir, partial)
-    return tensors
+    return unpickling.convert_pickles(work.bench, work.release, out).index.tensors
 
 
 def export(

@@ -13,6 +13,7 @@ from dayzero.domain.planning import Objective
 from dayzero.errors import ExitCode
 from dayzero.stages.planning.asked import Asked
 from dayzero.steps import explaining
+from dayzero.steps.unpickling import has_headers
 
 
 def plan(
@@ -56,7 +57,7 @@ def plan(
     work = app.local_work(settings, model, platform)
     request = app.plan_request(settings, asked, template, tuple(what_if or ()), devices_given=devices is not None)
     bench = replace(work.bench, degrees=degrees, request=request, any_devices=devices is None)
-    found = explaining.explained(bench, work.lease, with_weights=bool(work.release.weight_files()))
+    found = explaining.explained(bench, work.lease, with_weights=has_headers(work.release))
     show_plan(found, svg=svg, launch=launch, json=json)
     if found.report.plan is None:
         raise typer.Exit(ExitCode.VERDICT_FAIL)

@@ -1,9 +1,10 @@
 """Weights that change their format: which tensors of a checkpoint become which others."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dayzero.domain.tensors import TensorHeader
+from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 
 
 class WeightFormat(StrEnum):
@@ -31,6 +32,14 @@ class Unpickled:
     files: tuple[str, ...]
     tensors: int
     weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A checkpoint that was made here: its tensors, and the sha256 of each of its files as it was written."""
+
+    index: CheckpointIndex
+    digests: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ from dayzero.domain.shards import ShardManifest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.vouching import Witness
 from dayzero.errors import BlockedError
+from dayzero.ports.conversion import Conversions
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
 from dayzero.stages.inventory.taxonomy import Taxonomy
 from dayzero.stages.judging.memory import TINY_BYTES
-from dayzero.stages.transfer.estimating import estimate_sentence
+from dayzero.stages.transfer.estimating import estimate_sentence, needs_approval
 
 NO_SITE = "no site is asked"
 
@@ -60,6 +61,7 @@ class Bench:
     tracer: Tracer
     runner: Runner
     transfer: Transfer
+    conversions: Conversions
     images: ImageBuilder
     clock: Clock
     profiles: Mapping[str, PlatformProfile]
@@ -82,6 +84,12 @@ class Bench:
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
+
+
+def approved(bench: Bench, estimate: TransferEstimate) -> None:
+    """Return when the transfer may begin: it is small, or somebody approves; BlockedError when they do not."""
+    if needs_approval(estimate, bench.approve_below_bytes):
+        bench.approve(estimate)
 
 
 StepFunction = Callable[[Bench, Lease], StepReport]

@@ -11,7 +11,7 @@ from dayzero.domain.plan import PlanReport
 from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, HubKind, Release
 from dayzero.domain.reports import Cell, StepReport
-from dayzero.domain.results import result_key
+from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
@@ -21,9 +21,9 @@ from dayzero.stages.entries.deciding import plan_check, weights_check
 from dayzero.stages.headers.files import disagreement, runner_files
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
-from dayzero.stages.transfer.estimating import gate_notes, needs_approval, source_sizes
+from dayzero.stages.transfer.estimating import gate_notes, source_sizes
 from dayzero.stages.transfer.slices import slices_of
-from dayzero.steps.contract import Bench
+from dayzero.steps.contract import Bench, approved
 from dayzero.steps.headers import checkpoint_index
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.planning import plan_headline, plan_rows, planned
@@ -36,6 +36,7 @@ from dayzero.steps.prestaging import (
     structure_of,
     subject_of,
 )
+from dayzero.steps.unpickling import SUFFIX, converted, converted_dir, is_pickled, require_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +48,14 @@ class OnDisk:
 
 
 def on_disk(bench: Bench, release: Release, degrees: Degrees) -> OnDisk:
-    """The folders of a release under a plan; a directory model is used where it lies."""
-    models_dir = bench.models_dir or bench.work_dir / "models"
-    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else models_dir / release.content_id
+    """The folders of a release under a plan; a directory model is used where it lies, what was made of pickles where it is."""
+    if is_pickled(release):
+        here = converted_dir(bench, release)
+    elif release.hub is HubKind.DIRECTORY:
+        here = Path(release.repo_id)
+    else:
+        here = (bench.models_dir or bench.work_dir / "models") / release.content_id
     return OnDisk(here, bench.work_dir / "shards" / release.content_id / str(degrees))
-
-
-def require_safetensors(release: Release) -> None:
-    """BlockedError for a repository whose weights are only pickles."""
-    weights = release.weight_files()
-    if weights and not any(file.path.endswith(".safetensors") for file in weights):
-        raise BlockedError(
-            f"{release.repo_id} publishes its weights only as {Path(weights[0].path).suffix} files, which can run code.",
-            remedy="Ask its publisher for safetensors; or allow it by its exact name in DAYZERO_ALLOW_PICKLE, convert its "
-            f"weights in a sandbox (dayzero convert {release.ref} --to safetensors --out DIR), and adapt that folder.",
-        )
 
 
 def require_agreement(release: Release, index: CheckpointIndex) -> None:
@@ -75,18 +69,27 @@ def require_agreement(release: Release, index: CheckpointIndex) -> None:
 
 
 def headers(bench: Bench, lease: Lease) -> Kept[CheckpointIndex]:
-    """Every tensor of the checkpoint, read from the headers by range."""
+    """Every tensor of the checkpoint, read from the headers by range; of pickles, from what they are converted to here."""
     release = subject_of(bench, lease).release
-    require_safetensors(release)
-    roles = (FileRole.WEIGHTS, FileRole.WEIGHTS_INDEX)
-    files = sorted((file.path, file.sha256 or file.git_blob_id or "") for file in release.files if file.role in roles)
-    key = result_key("headers", 2, files)
+    require_readable(bench, release)
 
     def read() -> CheckpointIndex:
         with about(release):
-            return checkpoint_index(bench.hub_of(release), release)
+            return converted(bench, release).index if is_pickled(release) else checkpoint_index(bench.hub_of(release), release)
 
-    return keep(bench.ledger, lease, key, CheckpointIndex, read)
+    return keep(bench.ledger, lease, _headers_key(release), CheckpointIndex, read)
+
+
+def _headers_key(release: Release) -> ResultKey:
+    roles = (FileRole.WEIGHTS, FileRole.WEIGHTS_INDEX)
+    files = sorted((file.path, file.sha256 or file.git_blob_id or "") for file in release.files if file.role in roles)
+    return result_key("headers", 2, files)
+
+
+def _not_yet_known(bench: Bench, release: Release) -> bool:
+    """Whether the release's tensors are in pickles that nobody has converted yet: only the platform does."""
+    require_readable(bench, release)
+    return is_pickled(release) and bench.ledger.find_result(_headers_key(release)) is None
 
 
 def full_structure(bench: Bench, lease: Lease, kv_dtype: str = KV_DTYPE) -> Kept[ModelSpec]:
@@ -132,9 +135,15 @@ def chosen_degrees(bench: Bench, lease: Lease) -> Degrees:
 
 
 def headers_step(bench: Bench, lease: Lease) -> StepReport:
-    """Read the headers and say where they contradict the configuration; BlockedError where they contradict the index."""
+    """Read the headers and say where they contradict the configuration; BlockedError where they contradict the index.
+
+    Tensors in pickles are read once the platform has converted them.
+    """
+    release = subject_of(bench, lease).release
+    if _not_yet_known(bench, release):
+        return StepReport("headers", f"the {SUFFIX} files are converted on the platform first, in a child without network")
     index = headers(bench, lease).noun
-    require_agreement(subject_of(bench, lease).release, index)
+    require_agreement(release, index)
     kept = full_structure(bench, lease)
     findings = (*index.findings, *kept.noun.findings)
     headline = f"{len(index.tensors)} tensors, {index.weight_bytes:,} bytes; {len(findings)} findings"
@@ -144,22 +153,21 @@ def headers_step(bench: Bench, lease: Lease) -> StepReport:
 
 def exact_plan_step(bench: Bench, lease: Lease) -> StepReport:
     """Plan over the real tensors; BlockedError, once the plan is kept, for a model without a reference implementation."""
+    if _not_yet_known(bench, subject_of(bench, lease).release):
+        require_reference(bench, lease)
+        return StepReport("plan-weights", "made on the platform, once the tensors are known")
     kept = exact_plan(bench, lease)
     require_reference(bench, lease)
     verdict = plan_check(kept.noun).verdict
     return StepReport("plan-weights", plan_headline(kept.noun), kept.reused, plan_rows(kept.noun), verdict=verdict)
 
 
-def approved(bench: Bench, estimate: TransferEstimate) -> None:
-    """Return when the transfer may begin: it is small, or somebody approves; BlockedError when they do not."""
-    if needs_approval(estimate, bench.approve_below_bytes):
-        bench.approve(estimate)
-
-
 def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     """Bring the files onto this host's disk, checked; what is there already is not fetched again."""
     release = subject_of(bench, lease).release
-    require_safetensors(release)
+    require_readable(bench, release)
+    if is_pickled(release):
+        return _converted_step(bench, lease, release)
     place = on_disk(bench, release, Degrees())
     if release.hub is HubKind.DIRECTORY:
         return StepReport("fetch", f"{release.weight_bytes():,} bytes of weights are on this disk already", reused=True)
@@ -170,6 +178,17 @@ def fetch_step(bench: Bench, lease: Lease) -> StepReport:
     held = "" if estimate.download_bytes else ", which were held here already"
     headline = f"{release.weight_bytes():,} bytes of weights, checked against the hub's digests{held}"
     return StepReport("fetch", headline, reused=not estimate.download_bytes)
+
+
+def _converted_step(bench: Bench, lease: Lease, release: Release) -> StepReport:
+    """What the headers and the exact plan of safetensors are made of before: known here, once the pickles are read."""
+    require_reference(bench, lease)
+    with about(release):
+        files = converted(bench, release).digests
+    headers(bench, lease)
+    found, plan = headers_step(bench, lease), exact_plan_step(bench, lease)
+    headline = f"{len(files)} safetensors files made of {SUFFIX} files in a child without network: {found.headline}"
+    return StepReport("fetch", headline, plan.reused, (*found.table, *plan.table), verdict=plan.verdict)
 
 
 def place_of(bench: Bench, lease: Lease) -> OnDisk:
@@ -203,13 +222,15 @@ def write_shards(
     BlockedError: too large to begin without approval.
     """
     release = subject_of(bench, lease).release
-    require_safetensors(release)
+    require_readable(bench, release)
     spec, index = full_structure(bench, lease).noun, headers(bench, lease).noun
     redundant = agreed_plan(bench, lease).workload.redundant_experts
     layout = lay_out(release.content_id, spec, index, chosen_degrees(bench, lease), redundant, ranks=ranks or None)
-    here = Path(release.repo_id) if release.hub is HubKind.DIRECTORY else checkpoint
+    here = on_disk(bench, release, layout.degrees).model_dir if _lies_here(release) else checkpoint
     if here is not None:
         stated = {file.path: file.sha256 for file in release.files if file.sha256}
+        if is_pickled(release):
+            stated.update(converted(bench, release).digests)
         beside = [file.path for file in runner_files(release.files)]
         return Streamed(
             bench.transfer.shard(here, layout, into, bench.progress, integrity=integrity, stated=stated, beside=beside)
@@ -223,6 +244,11 @@ def write_shards(
         slices=slices, witness=witness, integrity=integrity,
     )  # fmt: skip
     return Streamed(manifest, slices, witness.reason if witness else "")
+
+
+def _lies_here(release: Release) -> bool:
+    """Whether the checkpoint is on this disk whatever was fetched: a folder, or what was made of pickles."""
+    return release.hub is HubKind.DIRECTORY or is_pickled(release)
 
 
 def written_shards(bench: Bench, lease: Lease, into: Path) -> Streamed:

@@ -3,6 +3,7 @@
 import json
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,9 @@ from dayzero.stages.headers.files import disagreement, needed_small_files, neede
 from dayzero.stages.headers.reading import index_of, parse_header, parse_weight_map
 from dayzero.stages.layout.laying import lay_out
 from dayzero.steps.headers import FIRST_READ_BYTES, checkpoint_index
-from dayzero.steps.weights import require_agreement, require_safetensors
+from dayzero.steps.unpickling import require_readable
+from dayzero.steps.weights import require_agreement
+from fakes_bench import make_bench
 
 FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -118,11 +121,11 @@ def test_d03_a_stray_file_is_not_merged() -> None:
     assert finding.names == ("model.safetensors",) and disagreement(index.findings) is None
 
 
-def test_d03_pickles_alone_are_blocked_with_a_remedy() -> None:
+def test_d03_pickles_alone_are_blocked_with_a_remedy(tmp_path: Path) -> None:
     release = release_of({"pytorch_model.bin": 100, "config.json": 10})
     assert needed_weights(release.files, None) == ()
     with pytest.raises(BlockedError, match=r"only as \.bin files"):
-        require_safetensors(release)
+        require_readable(make_bench(tmp_path).bench, release)
 
 
 def test_a_header_of_gigabytes_is_not_read() -> None:

@@ -12,25 +12,41 @@ from dayzero.domain.verdict import Verdict
 from dayzero.errors import BadInputError, BlockedError
 from dayzero.stages.judging.checks import CHECKS_OF
 from dayzero.steps import verifying, weights
+from dayzero.steps.unpickling import require_readable
 from fakes_bench import FakeTracer, ended, make_bench
 
 OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, Observation.PARALLEL, Observation.GENERATION,
             Observation.MEMORY]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "model.ckpt"])
-def test_pickles_are_blocked_with_the_remedy(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("pytorch_model.bin", r"acme/tiny publishes its weights only as \.bin files, which can run code.*DAYZERO_ALLOW_PICKLE"),
+        ("model.pt", r"acme/tiny publishes its weights only as \.pt files, which are not read.*publisher for safetensors"),
+        ("model.gguf", r"acme/tiny publishes its weights only as \.gguf files, which are not read"),
+    ],
+)
+def test_other_weights_than_safetensors_are_blocked_with_the_remedy(name: str, says: str, tmp_path: Path) -> None:
     made = make_bench(tmp_path, weights=name)
-    for step in (weights.headers, weights.fetch_step):
-        with pytest.raises(BlockedError, match=r"acme/tiny publishes its weights only as .*DAYZERO_ALLOW_PICKLE"):
+    for step in (weights.headers_step, weights.exact_plan_step, weights.fetch_step):
+        with pytest.raises(BlockedError, match=says):
             step(made.bench, made.lease)
-    assert made.transfer.fetched == []
+    assert made.transfer.fetched == [] and made.runner.ran == []
 
 
 def test_safetensors_beside_pickles_are_taken(tmp_path: Path) -> None:
     made = make_bench(tmp_path)
     beside = replace(made.release.files[-1], path="pytorch_model.bin")
-    weights.require_safetensors(replace(made.release, files=(*made.release.files, beside)))
+    require_readable(made.bench, replace(made.release, files=(*made.release.files, beside)))
+
+
+def test_the_control_plane_leaves_allowed_pickles_to_the_platform(tmp_path: Path) -> None:
+    made = make_bench(tmp_path, weights="pytorch_model.bin")
+    bench = replace(made.bench, allow_pickle=("acme/tiny",))
+    assert "converted on the platform" in weights.headers_step(bench, made.lease).headline
+    assert "on the platform" in weights.exact_plan_step(bench, made.lease).headline
+    assert made.runner.ran == [] and made.hub.reads == 1, "only the configuration was read"
 
 
 def test_a_header_that_lies_names_its_release(tmp_path: Path) -> None:

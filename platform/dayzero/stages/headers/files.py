@@ -8,6 +8,7 @@ from dayzero.domain.release import FileRole, RepoFile
 from dayzero.stages.headers.reading import MAX_LISTED
 
 WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
+PICKLES_INDEX_FILE = "pytorch_model.bin.index.json"
 _SERIES = re.compile(r"(.+)-\d{5}-of-\d{5}\.safetensors")
 _NAMED = 5
 
@@ -24,6 +25,16 @@ def needed_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | No
     if "model.safetensors" in tensors:
         return (tensors["model.safetensors"],)
     return tuple(tensors[path] for path in sorted(tensors) if "/" not in path)
+
+
+def needed_pickles(files: Sequence[RepoFile], weight_map: Mapping[str, str] | None) -> tuple[RepoFile, ...]:
+    """The .bin files that hold the checkpoint, by path: as needed_weights, with pytorch_model.bin for model.safetensors."""
+    pickles = {file.path: file for file in files if file.role is FileRole.WEIGHTS and file.path.endswith(".bin")}
+    if weight_map is not None:
+        return tuple(pickles[path] for path in sorted(set(weight_map.values())) if path in pickles)
+    if "pytorch_model.bin" in pickles:
+        return (pickles["pytorch_model.bin"],)
+    return tuple(pickles[path] for path in sorted(pickles) if "/" not in path)
 
 
 def runner_files(files: Iterable[RepoFile]) -> tuple[RepoFile, ...]:

@@ -80,9 +80,9 @@ def index_of(headers: Mapping[str, tuple[TensorHeader, ...]], weight_map: bytes 
     return CheckpointIndex(tuple(found[name] for name in sorted(found)), tuple(findings))
 
 
-def parse_weight_map(document: bytes) -> Mapping[str, str]:
-    """Tensor name → file name from the bytes of model.safetensors.index.json; BadInputError when malformed or unsafe."""
-    file = "model.safetensors.index.json"
+def parse_weight_map(document: bytes, file: str = "model.safetensors.index.json") -> Mapping[str, str]:
+    """Tensor name → file name from the bytes of an index (of safetensors, or of pickles); BadInputError when malformed or
+    unsafe."""
     if len(document) > _MAX_INDEX_BYTES:
         raise _bad(file, f"has {len(document)} bytes; {_MAX_INDEX_BYTES} is the most that is read")
     weight_map = _object(file, document).get("weight_map")
