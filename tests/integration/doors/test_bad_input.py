@@ -209,7 +209,27 @@ def test_a_full_disk_is_one_sentence(small_disk: Path, tiny: Path, tmp_path: Pat
     assert said.code == 4
     assert str(small_disk) in said.error
     assert "No space left on device" in said.error
-    assert "Free space" in said.error
+    assert "Free some space" in said.error
+
+
+def test_a_disk_that_may_not_be_written_is_one_sentence(small_disk: Path, tiny: Path, tmp_path: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for command in (
+        ("fetch", tiny, "--out", small_disk / "out"),
+        ("convert", tiny, "--to", "fp8-block", "--out", small_disk / "out"),
+    ):
+        said = Door(tmp_path)(*command)
+        assert said.code == 4
+        assert f"{small_disk}" in said.error and "cannot be written: Read-only file system" in said.error
+        assert "may be written to" in said.error
+
+
+def test_a_degree_that_does_not_divide_is_one_sentence(tiny: Path, tmp_path: Path) -> None:
+    said = Door(tmp_path)("fetch", tiny, "--out", tmp_path / "out", "--tp", "3")
+    assert said.code == 3
+    assert "no plan fits llama-tiny on cpu: 8 heads do not divide by tp 3" in said.error
+    assert "dayzero plan" in said.error
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_taken_port_of_the_hub_is_one_sentence(served: Path, tmp_path: Path) -> None:
