@@ -90,5 +90,6 @@ def made_report(
     families: tuple[RejectedFamily, ...] = (),
     pareto: tuple[ParallelPlan, ...] = (),
     nearest: NearestMiss | None = None,
+    apart: ParallelPlan | None = None,
 ) -> PlanReport:
-    return PlanReport("made", workload, plan, (), (), 12, findings, families, pareto, nearest)
+    return PlanReport("made", workload, plan, (), (), 12, findings, families, pareto, nearest, apart=apart)

@@ -185,6 +185,11 @@ class ParallelPlan:
         """The budget of the rank that needs most of its device."""
         return max(self.memory, key=lambda budget: budget.total_bytes)
 
+    @property
+    def devices(self) -> int:
+        """Devices of the plan, those that serve prefill alone among them."""
+        return self.degrees.world + (self.prefill.devices if self.prefill is not None else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:

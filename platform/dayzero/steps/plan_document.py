@@ -1,7 +1,7 @@
 """What `dayzero plan --json` prints: additive only; docs/reference/json.md describes it."""
 
 from dayzero.domain.canonical import Json, plain
-from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
+from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, PrefillPool, Rejection
 from dayzero.domain.planning import Degrees
 from dayzero.stages.explaining.memory import RankGroup, alone, rank_groups
 from dayzero.stages.explaining.refusals import families_of
@@ -59,6 +59,7 @@ def report_document(report: PlanReport, search_s: float) -> dict[str, Json]:
         "workload": plain(report.workload),
         "plan": None if report.plan is None else _plan(report.plan),
         "alternatives": [_plan(plan) for plan in report.alternatives],
+        "apart": None if report.apart is None or report.apart.prefill is None else _apart(report.apart, report.apart.prefill),
         "pareto": [_point(plan) for plan in report.pareto],
         "rejected": [_rejection(no) for no in report.rejected],
         "families": [
@@ -120,6 +121,20 @@ def _plan(plan: ParallelPlan) -> dict[str, Json]:
         ],
         "warnings": list(plan.warnings),
     }
+
+
+def _apart(plan: ParallelPlan, pool: PrefillPool) -> Json:
+    """The decode pool as any plan, and the prefill pool beside it; `devices` are those of both."""
+    prefill: dict[str, Json] = {
+        **_degrees(pool.degrees),
+        "devices": pool.devices,
+        "instances": pool.instances,
+        "chunk_tokens": pool.chunk_tokens,
+        "requests_per_s": pool.requests_per_s,
+        "transfer_s": pool.transfer_s,
+        "memory": _memory((pool.memory,)),
+    }
+    return {**_plan(plan), "devices": plan.devices, "prefill": prefill}
 
 
 def _memory(budgets: tuple[MemoryBudget, ...]) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from dayzero.domain.plan import (
     Interval,
     MemoryBudget,
     NearestMiss,
+    PrefillPool,
     RejectedFamily,
     Rejection,
     Remedy,
@@ -144,6 +145,20 @@ def test_the_front_is_told_by_its_ends(capsys) -> None:
     assert "of 2 plans that none beats in both, tp16 (5.00 ms a token, 75.0 tokens/s each) is the fastest for one user" in said
     assert "tp8 (20.0 ms a token, 150 tokens/s each) gives most" in said
     assert "none beats" not in shown(explained(made_report(plan, pareto=(plan,)), DENSE), capsys)
+
+
+def test_pools_apart_are_told_with_their_ratio_and_against_the_chosen_plan(capsys) -> None:
+    plan, decode = made_plan(Degrees(tp=8), structure(DENSE)), made_plan(Degrees(tp=2, dp=3), structure(DENSE))
+    pool = PrefillPool(Degrees(tp=2), 2, 2048, 3.5, 0.012, MemoryBudget(0, {"weights": 70 * GB}, 80 * GB))
+    report = made_report(plan, apart=replace(decode, prefill=pool))
+    said = " ".join(shown(explained(report, DENSE), capsys).split())
+    assert "With prefill on devices of its own prefill by 2 × tp2 on 4 of 10 devices, decode by tp2-dp3 on 6" in said
+    assert "120 tokens/s each (against the chosen: throughput -20%, 2 more devices); fullest rank 70.0 GB" in said
+    assert "prefill takes up to 3.50 prompts/s; a prompt's cache travels 12.0 ms" in said
+    document = plan_document(explained(report, DENSE))["apart"]
+    assert document["devices"] == 10 and document["tp"] == 2 and document["prefill"]["instances"] == 2
+    assert document["prefill"]["devices"] == 4 and document["prefill"]["memory"]["per_rank_bytes"][0]["total"] == 70 * GB
+    assert plan_document(explained(made_report(plan), DENSE))["apart"] is None
 
 
 def test_names_from_elsewhere_do_not_drive_the_terminal(capsys) -> None:

@@ -19,6 +19,7 @@ from dayzero.stages.explaining.words import (
     middle,
     parallel_words,
     per_device,
+    pools_words,
     seconds,
     serving_words,
     term_words,
@@ -49,7 +50,7 @@ def plan_screen(
     blocks = [_head(report, spec, profile, model, search_s), *([what_if] if what_if is not None else [])]
     if plan is not None:
         blocks += [memory_block(plan), speed_block(report, plan), _placement(report, plan, profile), _ladder(plan)]
-        blocks.append(_best(report, plan))
+        blocks += [_best(report, plan), _apart(report, plan)]
     elif report.nearest is not None:
         blocks += list(nearest_blocks(report.nearest))
     blocks.append(families_block(report))
@@ -165,6 +166,23 @@ def _best(report: PlanReport, plan: ParallelPlan) -> Block:
             }
         )
     return Block("The best" if len(rows) > 1 else "The only one", rows=tuple(rows), lines=front_words(report))
+
+
+def _apart(report: PlanReport, plan: ParallelPlan) -> Block:
+    """The best plan with prefill on devices of its own, against the chosen one."""
+    apart, title = report.apart, "With prefill on devices of its own"
+    if apart is None or apart.prefill is None:
+        return Block(title)
+    pool, rate = apart.prefill, per_device(apart)
+    times = f"TTFT {middle(apart.estimates.ttft_s)}, TPOT {middle(apart.estimates.tpot_s)}"
+    each = "" if rate is None else f", {figures(rate)} tokens/s each"
+    full = max(pool.memory, apart.fullest, key=lambda budget: budget.total_bytes)
+    lines = (
+        pools_words(apart.degrees, pool),
+        f"{times}{each} (against the chosen: {trade_words(apart, plan)}); fullest rank {gigabytes(full.total_bytes)}",
+        f"prefill takes up to {figures(pool.requests_per_s)} prompts/s; a prompt's cache travels {seconds(pool.transfer_s)}",
+    )
+    return Block(title, lines=lines)
 
 
 def front_words(report: PlanReport) -> tuple[str, ...]:

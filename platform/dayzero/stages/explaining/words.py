@@ -3,8 +3,8 @@
 from collections import defaultdict
 
 from dayzero.domain.architecture import ModelSpec
-from dayzero.domain.plan import Estimates, Interval, ParallelPlan, Term
-from dayzero.domain.planning import Workload
+from dayzero.domain.plan import Estimates, Interval, ParallelPlan, PrefillPool, Term
+from dayzero.domain.planning import Degrees, Workload
 
 RESOURCES = {"memory": "memory bandwidth", "launch": "kernel launches", "bubble": "pipeline bubble", "queue": "queueing"}
 """Resources by the names that people use; a link domain has its own."""
@@ -60,6 +60,22 @@ def parallel_words(plan: ParallelPlan, spec: ModelSpec | None = None) -> str:
     return "; ".join(said) if said else "one device holds and does everything"
 
 
+def _phases(plan: ParallelPlan) -> str:
+    if plan.prefill is not None:
+        return pools_words(plan.degrees, plan.prefill)
+    apart = plan.choices.prefill_devices
+    together = "prefill and decode together"
+    return f"{apart} devices for prefill, {plan.degrees.world - apart} for decode" if apart else together
+
+
+def pools_words(degrees: Degrees, pool: PrefillPool) -> str:
+    """Who prefills and who decodes, and on how many devices each."""
+    many = f"{pool.instances} × {pool.degrees}" if pool.instances > 1 else str(pool.degrees)
+    return (
+        f"prefill by {many} on {pool.devices} of {pool.devices + degrees.world} devices, decode by {degrees} on {degrees.world}"
+    )
+
+
 def _counts(counts: list[int]) -> str:
     least, most = min(counts), max(counts)
     return str(least) if least == most else f"{most} or {least}" if most - least == 1 else f"{least} to {most}"
@@ -78,11 +94,7 @@ def serving_words(plan: ParallelPlan, spec: ModelSpec | None = None) -> str:
     """How requests go through it: phases, chunk, cache, micro-batches."""
     choices = plan.choices
     dtype = choices.cache_dtype or (spec.state.dtype if spec else None)
-    said = [
-        "prefill and decode together"
-        if not choices.prefill_devices
-        else f"{choices.prefill_devices} devices for prefill, {plan.degrees.world - choices.prefill_devices} for decode"
-    ]
+    said = [_phases(plan)]
     said.append(
         "a whole prompt a step" if choices.chunk_tokens is None else f"{choices.chunk_tokens:,} tokens of prompt a step"
     )
@@ -174,7 +186,7 @@ def _term(what: str, resource: str, whole: float, hidden: float) -> str:
 def per_device(plan: ParallelPlan) -> float | None:
     """Throughput of one device at its middle estimate."""
     rate = plan.estimates.throughput_tokens_per_s
-    return None if rate is None else rate.mid / plan.degrees.world
+    return None if rate is None else rate.mid / plan.devices
 
 
 def trade_words(plan: ParallelPlan, chosen: ParallelPlan, *, all_devices: bool = False) -> str:
@@ -184,14 +196,14 @@ def trade_words(plan: ParallelPlan, chosen: ParallelPlan, *, all_devices: bool =
     said = []
     mine, its = per_device(plan), per_device(chosen)
     if mine and its:
-        share = plan.degrees.world / chosen.degrees.world if all_devices else 1.0
+        share = plan.devices / chosen.devices if all_devices else 1.0
         said.append(_change(mine / its * share, "throughput of all" if all_devices else "throughput"))
     for (name, here), (_, there) in zip(times_of(plan.estimates), times_of(chosen.estimates), strict=True):
         if here is not None and there is not None and here.mid > 0 and there.mid > 0:
             said.append(_change(here.mid / there.mid, name))
     said = [one for one in said if one]
-    if plan.degrees.world != chosen.degrees.world:
-        more = plan.degrees.world - chosen.degrees.world
+    more = plan.devices - chosen.devices
+    if more:
         said.append(f"{abs(more)} {'more' if more > 0 else 'fewer'} devices")
     return ", ".join(said) if said else "much the same" if plan.estimates.tpot_s else "no estimate tells them apart"
 
