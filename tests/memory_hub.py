@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dayzero.adapters.hubs.digests import git_blob_id
 from dayzero.adapters.hubs.downloading import partial_file
-from dayzero.adapters.hubs.names import inside
 from dayzero.domain.release import HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.errors import UnavailableError
+from dayzero.names import inside
 from dayzero.ports.hub import Progress
 from dayzero.stages.watching.roles import role_of
 

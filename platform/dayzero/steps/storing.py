@@ -1,6 +1,5 @@
 """Releases into a site's store: which files, under which name they are served, and the documents about it."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -10,13 +9,13 @@ from dayzero.domain.release import FileRole, HubKind, Release, RepoFile
 from dayzero.domain.stored import Evicted, HeldRelease, StoreUse
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError
+from dayzero.names import safe_repo_id
 from dayzero.ports.hub import Hub, Progress
 from dayzero.ports.storing import ReleaseStore
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights
 from dayzero.stages.headers.reading import parse_weight_map
 from dayzero.stages.transfer.estimating import gate_notes
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _LARGEST_INDEX_BYTES = 64 << 20
 
 
@@ -50,8 +49,8 @@ def named(release: Release, repo_id: str | None) -> Release:
             raise BadInputError(f"{release.ref} keeps its name.", remedy="Leave --as out: only folders need one.")
         return release
     name = repo_id or f"local/{PurePath(release.repo_id).name}"
-    if not _NAME.fullmatch(name):
-        raise BadInputError(f"{name[:100]!r} is no repository id.", remedy="Name one as org/name with --as.")
+    if "/" not in safe_repo_id(name):
+        raise BadInputError(f"{name!r} is a name without its org.", remedy="Name one as org/name with --as.")
     return replace(release, repo_id=name)
 
 

@@ -12,12 +12,12 @@ from dayzero.adapters.hubs.cards import read_card
 from dayzero.adapters.hubs.digests import DigestBook
 from dayzero.adapters.hubs.directory import DirectoryHub
 from dayzero.adapters.hubs.hugging_face import HuggingFaceHub
-from dayzero.adapters.hubs.names import safe_path
 from dayzero.adapters.hubs.requests import retry_after_s
 from dayzero.adapters.hubs.serving.snapshots import ServedFolder
 from dayzero.domain.release import HubKind, ModelRef, ReleaseStage
 from dayzero.domain.watching import Rule, WatchSource
 from dayzero.errors import BadInputError, IntegrityError, NotFoundError
+from dayzero.names import safe_path
 from dayzero.settings import Settings
 from hub_models import REPO, fill
 

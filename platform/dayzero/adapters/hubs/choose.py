@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 from dayzero.adapters.hubs.directory import ConfigHub, DirectoryHub, config_release
-from dayzero.adapters.hubs.names import safe_repo_id
 from dayzero.domain.canonical import digest
 from dayzero.domain.release import HubKind, ModelRef, Release
 from dayzero.domain.watching import WatchSource
 from dayzero.errors import BadInputError
+from dayzero.names import safe_repo_id
 from dayzero.ports.hub import Hub
 from dayzero.settings import Settings
 

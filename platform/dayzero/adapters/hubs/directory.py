@@ -9,11 +9,11 @@ from pathlib import Path
 from dayzero.adapters.hubs.cards import read_card
 from dayzero.adapters.hubs.digests import DigestBook, windows
 from dayzero.adapters.hubs.downloading import check_content, partial_file
-from dayzero.adapters.hubs.names import inside, safe_path
 from dayzero.domain.canonical import digest
 from dayzero.domain.release import FileRole, HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, DependencyError, IntegrityError, NotFoundError
+from dayzero.names import inside, safe_path
 from dayzero.ports.hub import Progress
 from dayzero.stages.configuration.quantization import SIDE_FILE
 from dayzero.stages.watching.roles import role_of

@@ -11,13 +11,13 @@ from huggingface_hub import hf_hub_url, is_offline_mode
 
 from dayzero.adapters.hubs.downloading import PartialFile, check_content, partial_file
 from dayzero.adapters.hubs.lines import LineLimits, Lines, Place
-from dayzero.adapters.hubs.names import inside, safe_path, safe_repo_id
 from dayzero.adapters.hubs.requests import HubAccess, Patience, answer_of, small_answer, with_retries
 from dayzero.adapters.hubs.streaming import stream_ranges
 from dayzero.adapters.hubs.wire import SentModel, parse_listing, parse_model
 from dayzero.domain.release import HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
 from dayzero.errors import BadInputError, BlockedError, DependencyError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.names import inside, safe_path, safe_repo_id
 from dayzero.ports.hub import Progress
 from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import index_to_read, stage_of

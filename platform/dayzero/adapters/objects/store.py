@@ -13,11 +13,12 @@ from dayzero.adapters.objects.folder import StoreFolder
 from dayzero.adapters.objects.leases import Leases
 from dayzero.adapters.objects.references import References, with_release
 from dayzero.adapters.objects.rooms import Rooms, Tell
-from dayzero.adapters.objects.views import QUARANTINE, inside, show
+from dayzero.adapters.objects.views import QUARANTINE, show
 from dayzero.disk import make_durable, refusals_spoken
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.stored import Evicted, StoredRelease, StoreUse, Swept, stated_digest
 from dayzero.errors import BadInputError, DependencyError, IntegrityError
+from dayzero.names import inside
 from dayzero.ports.hub import Hub, Progress
 
 INCOMPLETE = ".incomplete"

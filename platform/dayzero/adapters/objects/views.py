@@ -4,11 +4,11 @@ import errno
 import os
 import threading
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from dayzero.disk import refusal, refusals_spoken
 from dayzero.domain.release import RepoFile
-from dayzero.errors import BadInputError
+from dayzero.names import inside
 
 QUARANTINE = ".quarantine"
 _NO_LINKS = frozenset({errno.EXDEV, errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS})
@@ -47,15 +47,3 @@ def _link(place: Path, fresh: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         fresh.symlink_to(place)
-
-
-def inside(folder: Path, path: str, whose: str) -> Path:
-    """Where a file of a release goes under a folder; BadInputError when its name, or a link there, leads out of it."""
-    parts = PurePosixPath(path)
-    strange = "\\" in path or any(ord(character) < 32 or ord(character) == 127 for character in path)
-    if parts.is_absolute() or ".." in parts.parts or strange or path in ("", "."):
-        raise BadInputError(f"{whose} has a file named {path[:200]!r}, which would lie outside of its folder; it is not shown.")
-    target = folder / path
-    if not target.parent.resolve().is_relative_to(folder.resolve()):
-        raise BadInputError(f"{whose}: {path[:200]!r} would lie outside {folder}, because a link there leads out of it.")
-    return target

@@ -1,11 +1,12 @@
 """Fetching: only what adaptation needs, through the hub's checked download."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from dayzero.disk import refusals_spoken
 from dayzero.domain.release import Release, RepoFile
 from dayzero.errors import BadInputError
+from dayzero.names import safe_path
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
 from dayzero.stages.headers.reading import parse_weight_map
@@ -35,7 +36,7 @@ def needed_files(hub: Hub, release: Release) -> tuple[RepoFile, ...]:
     weight_map = parse_weight_map(hub.read_small(release, index.path, _LARGEST_INDEX_BYTES)) if index else None
     files = (*needed_small_files(release.files), *needed_weights(release.files, weight_map))
     for file in files:
-        _require_inside(file.path, release)
+        safe_path(file.path, str(release.ref))
     absent = sorted(set(weight_map.values()) - {file.path for file in files}) if weight_map else []
     if absent:
         raise BadInputError(
@@ -56,9 +57,3 @@ def _shifted(progress: Progress | None, before: int, total: int) -> Progress | N
     if progress is None:
         return None
     return lambda done, _: progress(before + done, total)
-
-
-def _require_inside(path: str, release: Release) -> None:
-    parts = PurePosixPath(path)
-    if parts.is_absolute() or ".." in parts.parts or "\\" in path or "\0" in path or path in ("", "."):
-        raise BadInputError(f"{release.repo_id} names a file {path!r}, which lies outside of its folder; nothing was fetched.")
