@@ -48,7 +48,9 @@ from .storing import add_to_store as add_to_store
 from .storing import check_stored as check_stored
 from .storing import evict_stored as evict_stored
 from .storing import list_store as list_store
+from .storing import put_at as put_at
 from .storing import sweep_store as sweep_store
+from .storing import take_from as take_from
 from .told import tell as tell
 from .told import tell_manifest as tell_manifest
 from .vouching import new_signing_key as new_signing_key

@@ -1,12 +1,18 @@
 """This site's store of releases, for one command."""
 
 from collections.abc import Callable
+from pathlib import Path
 
+from dayzero.adapters.destinations.putting import put_files
+from dayzero.adapters.destinations.taking import take_files
 from dayzero.adapters.hubs.choose import parse_model_ref, resolve
 from dayzero.adapters.objects.checking import check_store
+from dayzero.adapters.objects.store import ObjectStore
+from dayzero.adapters.transfer.verifying import completed_manifest
 from dayzero.app.hubs import hub_of, store_of
+from dayzero.domain.parcels import Moved
 from dayzero.domain.release import HubKind
-from dayzero.domain.stored import Checked, Evicted, HeldRelease, StoreUse, Swept
+from dayzero.domain.stored import Checked, Evicted, HeldRelease, StoredRelease, StoreUse, Swept
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError
 from dayzero.ports.hub import Progress
@@ -15,6 +21,8 @@ from dayzero.stages.transfer.estimating import needs_approval
 from dayzero.steps.storing import Stored, estimate_storing, files_to_store, named, store_release
 
 Tell = Callable[[str], None]
+
+_UNFINISHED = (".incomplete", ".quarantined", ".quarantine", ".tmp")
 
 
 def list_store(settings: Settings) -> tuple[StoreUse, tuple[HeldRelease, ...]]:
@@ -76,3 +84,47 @@ def evict_stored(settings: Settings, names: tuple[str, ...], tell: Tell) -> tupl
 def sweep_store(settings: Settings) -> Swept:
     """Take away what no release refers to, and downloads that nobody goes on with."""
     return store_of(settings).sweep()
+
+
+def put_at(settings: Settings, what: str, url: str, progress: Progress | None) -> Moved:
+    """Put a folder of written shards, or a release of the store, to a URL of fsspec's (s3://bucket/folder, a folder)."""
+    folder = Path(what)
+    if folder.is_dir():
+        manifest = completed_manifest(folder)
+        return put_files(_finished_files(folder), manifest.content_id, url, progress)
+    store = store_of(settings)
+    found = [one for one in store.releases() if what in one.names or (what and one.content_id.startswith(what))]
+    if len(found) != 1:
+        wrong = "no folder, and no release that the store holds" if not found else f"{len(found)} releases of the store"
+        raise BadInputError(
+            f"{what[:200]!r} is {wrong}.", remedy="Name a folder of shards, or a content id of `dayzero store ls`."
+        )
+    with store.pinned(found[0].content_id):
+        return put_files(_held_files(store, found[0]), found[0].content_id, url, progress)
+
+
+def take_from(url: str, out: Path, progress: Progress | None) -> Moved:
+    """Take what was put to a URL into a folder; see take_files."""
+    return take_files(url, out, progress)
+
+
+def _finished_files(folder: Path) -> dict[str, Path]:
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())
+    names = {path.relative_to(folder).as_posix(): path for path in found}
+    return {
+        name: path
+        for name, path in names.items()
+        if not any(part.startswith(".") for part in name.split("/")) and not name.endswith(_UNFINISHED)
+    }
+
+
+def _held_files(store: ObjectStore, reference: StoredRelease) -> dict[str, Path]:
+    """The files of the newest revision of a release by their names; BadInputError when one that was asked for is missing."""
+    release = reference.releases[-1]
+    names = {file.path: reference.object_of(file) for file in release.files}
+    found = {path: store.object(name) for path, name in names.items() if name is not None}
+    if reference.missing or None in found.values():
+        raise BadInputError(
+            f"{release.repo_id} ({reference.content_id[:12]}) did not come whole.", remedy=f"dayzero store add {release.ref}"
+        )
+    return {path: place for path, place in found.items() if place is not None}

@@ -1,6 +1,7 @@
 """dayzero store: the releases that this site holds."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,9 +9,10 @@ import typer
 from dayzero import app as work
 from dayzero.cli.arguments import Json, Yes
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_table, visible
+from dayzero.domain.parcels import Moved
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
-from dayzero.steps.storing import store_add_document, store_document, store_evict_document
+from dayzero.steps.storing import moved_document, store_add_document, store_document, store_evict_document
 
 app = typer.Typer(help="Releases that this site holds, each file once, for all who need them.", no_args_is_help=True)
 
@@ -119,6 +121,41 @@ def gc(json: Json = False) -> None:
         print_document({"schema": "dayzero.store-gc/1", "swept": swept})
     else:
         print_table(f"{swept.object_count} objects taken away, {swept.freed_bytes:,} bytes are free again", ())
+
+
+@app.command()
+def put(
+    what: Annotated[str, typer.Argument(help="A folder of written shards, or a release of the store (org/name, content id).")],
+    url: Annotated[str, typer.Argument(help="Where to: s3://bucket/folder, a folder, or another of fsspec's URLs.")],
+    json: Json = False,
+) -> None:
+    """Put shards or a release to a destination; the file that says it is whole comes last."""
+    with bytes_shown(f"put {what}") as progress:
+        moved = work.put_at(load_settings(), what, url, progress)
+    _show(moved, "dayzero.store-put/1", json)
+
+
+@app.command()
+def take(
+    url: Annotated[str, typer.Argument(help="Where `dayzero store put` put it.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files; what is there and right is kept.")],
+    json: Json = False,
+) -> None:
+    """Take what was put to a destination; every file is checked against its sha256 before it gets its name."""
+    with bytes_shown(f"take {url}") as progress:
+        moved = work.take_from(url, out, progress)
+    _show(moved, "dayzero.store-take/1", json)
+
+
+def _show(moved: Moved, schema: str, json: bool) -> None:
+    if json:
+        print_document(moved_document(moved, schema))
+        return
+    print_table(
+        f"{len(moved.parcel.files)} files, {moved.parcel.size_bytes:,} bytes in {moved.place}: {moved.moved_bytes:,} moved,"
+        f" {moved.kept_bytes:,} were there",
+        (),
+    )
 
 
 def _tell(said: str) -> None:

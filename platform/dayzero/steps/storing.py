@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from dayzero.domain.canonical import Json, plain
+from dayzero.domain.parcels import Moved
 from dayzero.domain.release import FileRole, HubKind, Release, RepoFile
 from dayzero.domain.stored import Evicted, HeldRelease, StoreUse
 from dayzero.domain.transfers import TransferEstimate
@@ -115,3 +116,15 @@ def store_add_document(stored: Stored) -> dict[str, Json]:
 def store_evict_document(evicted: Sequence[Evicted], in_use: Sequence[str]) -> dict[str, Json]:
     """What `dayzero store evict --json` prints; `in_use` are the content ids that stay."""
     return {"schema": "dayzero.store-evict/1", "evicted": plain(tuple(evicted)), "in_use": list(in_use)}
+
+
+def moved_document(moved: Moved, schema: str) -> dict[str, Json]:
+    """What `dayzero store put --json` and `take --json` print."""
+    return {
+        "schema": schema,
+        "place": moved.place,
+        "content_id": moved.parcel.content_id,
+        "files": plain(moved.parcel.files),
+        "moved_bytes": moved.moved_bytes,
+        "kept_bytes": moved.kept_bytes,
+    }

@@ -53,3 +53,14 @@ def test_much_is_not_moved_without_a_yes(served: Path, tmp_path: Path) -> None:
         said = door("fetch", "hf:acme/tiny", "--out", tmp_path / "out", "--tp", "2", "--yes")
         assert said.code == 0 and "every byte was checked" in said.out
     shutil.rmtree(tmp_path / "out")
+
+
+def test_shards_go_to_a_destination_and_come_back_whole(served: Path, tmp_path: Path) -> None:
+    door, model = Door(tmp_path), served / "acme" / "tiny"
+    assert door("fetch", model, "--out", tmp_path / "shards", "--tp", "2").code == 0
+    put = door("store", "put", tmp_path / "shards", tmp_path / "there", "--json").document
+    assert {file["path"] for file in put["files"]} >= {"manifest.json"}
+    assert door("store", "take", tmp_path / "there", "--out", tmp_path / "back").code == 0
+    checked = door("fetch", model, "--out", tmp_path / "back", "--verify", "--json")
+    assert checked.code == 0 and checked.document["verified"] is True
+    assert checked.document["content_id"] == put["content_id"]

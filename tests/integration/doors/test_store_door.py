@@ -79,6 +79,21 @@ def test_damage_eviction_and_sweeping(tmp_path: Path) -> None:
     assert "0 releases, 0 bytes (no limit)" in door("store", "ls").out
 
 
+def test_a_release_is_put_to_a_destination_and_taken_from_it(tmp_path: Path) -> None:
+    fill(tmp_path / "models", REPO, repo_files())
+    door = Door(tmp_path)
+    assert door("store", "add", tmp_path / "models" / REPO, "--as", "our/tiny").code == 0
+    put = door("store", "put", "our/tiny", tmp_path / "there", "--json").document
+    assert put["schema"] == "dayzero.store-put/1" and put["moved_bytes"] == sum(map(len, repo_files().values()))
+    took = door("store", "take", tmp_path / "there", "--out", tmp_path / "back", "--json").document
+    assert took["content_id"] == put["content_id"] and took["moved_bytes"] == put["moved_bytes"]
+    assert {name: (tmp_path / "back" / name).read_bytes() for name in repo_files()} == repo_files()
+    assert door("store", "take", tmp_path / "nothing", "--out", tmp_path / "no").code == 2
+    assert door("store", "put", "our/absent", tmp_path / "no").code == 2
+    assert door("store", "put", tmp_path / "back", tmp_path / "no").code == 2, "a folder without a manifest is no shards"
+    assert door("store", "take", "nowhere://x", "--out", tmp_path / "no").code == 2
+
+
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path) -> None:
     fill(tmp_path / "models", REPO, repo_files())
     home = tmp_path / "models" / REPO
