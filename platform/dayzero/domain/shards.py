@@ -111,8 +111,8 @@ class ShardRules:
 
 @dataclass(frozen=True, slots=True)
 class ShardSource:
-    """A file of the checkpoint that passed. `sha256` is that of the bytes that passed (None: not computed), `verified` whether
-    it is the one that the release states."""
+    """A file of the checkpoint that passed. `sha256` is that of the bytes that passed (None: not computed), or their git blob
+    id where the release states no other digest; `verified` whether it is the one that the release states."""
 
     path: str
     size_bytes: int

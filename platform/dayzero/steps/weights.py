@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dayzero.codec import load
+from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import PlanReport
@@ -16,8 +16,9 @@ from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.transfers import TransferEstimate
+from dayzero.domain.verdict import worst_of
 from dayzero.errors import BadInputError, BlockedError
-from dayzero.stages.entries.deciding import plan_check, weights_check
+from dayzero.stages.entries.deciding import integrity_check, plan_check, weights_check
 from dayzero.stages.headers.files import disagreement, runner_files
 from dayzero.stages.layout.laying import lay_out
 from dayzero.stages.layout.ranks import fold
@@ -228,7 +229,7 @@ def write_shards(
     layout = lay_out(release.content_id, spec, index, chosen_degrees(bench, lease), redundant, ranks=ranks or None)
     here = on_disk(bench, release, layout.degrees).model_dir if _lies_here(release) else checkpoint
     if here is not None:
-        stated = {file.path: file.sha256 for file in release.files if file.sha256}
+        stated = {file.path: digest for file in release.files if (digest := file.sha256 or file.git_blob_id)}
         if is_pickled(release):
             stated.update(converted(bench, release).digests)
         beside = [file.path for file in runner_files(release.files)]
@@ -290,9 +291,13 @@ def shard_step(bench: Bench, lease: Lease) -> StepReport:
     kept = keep(bench.ledger, lease, result_key("shards", 3, folded.content_id, folded), ShardManifest, lambda: folded)
     check = weights_check(agreed_plan(bench, lease), manifest)
     bench.ledger.put_check(check, lease)
+    evidence = bench.ledger.put_artifact(dump(folded), media_type="application/json", name="manifest.json", lease=lease)
+    integrity = integrity_check(manifest, (evidence,))
+    bench.ledger.put_check(integrity, lease)
     rows: tuple[Mapping[str, Cell], ...] = tuple(
         {"rank": file.rank, "file": file.path, "bytes": file.size_bytes, "digest": (file.digest or "")[:12]}
         for file in manifest.files
     )
-    headline = f"{manifest.degrees}: {len(manifest.files)} shard files; {check.verdict.value}: {check.reason}"
-    return StepReport("shard", headline, kept.reused, rows, verdict=check.verdict)
+    worst = worst_of((check, integrity))
+    headline = f"{manifest.degrees}: {len(manifest.files)} shard files; {worst.verdict.value}: {worst.reason}"
+    return StepReport("shard", headline, kept.reused, rows, verdict=worst.verdict)

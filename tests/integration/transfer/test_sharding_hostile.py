@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dayzero.adapters.hubs.digests import git_blob_id
 from dayzero.adapters.transfer import flushing, output, sink
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.verifying import read_manifest, verify_shards
 from dayzero.domain.planning import Degrees
-from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest, WeightsState
 from dayzero.errors import BadInputError, DependencyError, IntegrityError
 from wide_checkpoints import Written, dense, write_checkpoint
 
@@ -96,7 +97,7 @@ def test_a_source_with_another_hash_makes_no_shard(written: Written, layout: Sha
 def test_a_source_that_is_replaced_between_two_runs_passes_again(
     written: Written, layout: ShardManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: sink.Sink) -> None:
+    def stop(self: sink.Sink, **_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -210,7 +211,7 @@ def test_a_folder_that_cannot_be_written(written: Written, layout: ShardManifest
 def test_sources_that_passed_unhashed_are_hashed_before_they_count(
     written: Written, layout: ShardManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(self: sink.Sink) -> None:
+    def stop(self: sink.Sink, **_: object) -> None:
         raise KeyboardInterrupt
 
     known = stated(written)
@@ -231,7 +232,7 @@ def test_sources_that_passed_unhashed_are_hashed_before_they_count(
 def test_a_torn_journal_is_believed_up_to_its_last_whole_line(
     written: Written, layout: ShardManifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes | None
 ) -> None:
-    def stop(self: sink.Sink) -> None:
+    def stop(self: sink.Sink, **_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
@@ -263,3 +264,11 @@ def test_verify_names_what_is_wrong(written: Written, layout: ShardManifest, tmp
         verify_shards(into)
     write_shards(written.folder, layout, into, None)
     verify_shards(into)
+
+
+def test_a_git_blob_id_is_a_digest_too(written: Written, layout: ShardManifest, tmp_path: Path) -> None:
+    known = {file: git_blob_id((written.folder / file).read_bytes()) for file in written.files}
+    manifest = write_shards(written.folder, layout, tmp_path / "out", None, stated=known)
+    assert manifest.state is WeightsState.HASHED and {source.path: source.sha256 for source in manifest.sources} == known
+    with pytest.raises(IntegrityError, match=written.files[0]):
+        write_shards(written.folder, layout, tmp_path / "other", None, stated={**known, written.files[0]: "0" * 40})

@@ -51,7 +51,7 @@ MANIFEST = ShardManifest("c" * 64, Degrees(tp=3), (ShardFile(0, "rank0.safetenso
 
 def entry_for(key: EntryKey, words: str = "x") -> CompatibilityEntry:
     found = VerificationReport(
-        "inference-1",
+        "inference-2",
         "cpu",
         Mode.INFERENCE,
         (Check(CheckLayer.PRECISION, "layers.three_way", "tp1", Verdict.PASS, Grade.MEASURED, words, 0.5, 2.0, n=12),),

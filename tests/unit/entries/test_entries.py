@@ -1,5 +1,6 @@
 """The decision table, over every combination of verdicts."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -11,7 +12,7 @@ from dayzero.domain.entry import Correctness, DayZeroClock, EntryKey, Lifecycle,
 from dayzero.domain.operators import CoverageKind, CoverageReport, Gap, OperatorCoverage
 from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees, Workload
-from dayzero.domain.shards import ShardFile, ShardManifest, ShardTensor
+from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource, ShardTensor
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
 from dayzero.stages.entries.deciding import (
@@ -19,6 +20,7 @@ from dayzero.stages.entries.deciding import (
     METHOD,
     coverage_check,
     derive_entry,
+    integrity_check,
     plan_check,
     predicted_entry,
     requirements,
@@ -45,6 +47,7 @@ NAMES = (
     "layers.three_way",
     "model.perplexity",
     "memory.peak",
+    "weights.integrity",
     "parallel.logits",
     END_TO_END,
 )
@@ -122,6 +125,48 @@ def test_adding_a_check_that_was_not_run_never_improves_an_entry(found: tuple[Ch
     for name, layer in (("layers.three_way", CheckLayer.PRECISION), (END_TO_END, CheckLayer.END_TO_END)):
         after = derive((*found, check(layer, name, Verdict.NOT_RUN))).correctness
         assert order.index(after) <= order.index(before)
+
+
+SOURCES = (ShardSource("a.safetensors", 10, "a" * 64, True), ShardSource("b.safetensors", 10, "b" * 64, True))
+WRITTEN = ShardManifest("c" * 64, Degrees(tp=3), (), sources=SOURCES)
+UNVERIFIED = [
+    (replace(WRITTEN, sources=(SOURCES[0], replace(SOURCES[1], verified=False))), "1 of 2 source files .*: b.safetensors"),
+    (replace(WRITTEN, sources=(SOURCES[0], replace(SOURCES[1], sha256=None, verified=False)), vouched_by="0" * 16), "1 of 2"),
+    (replace(WRITTEN, sources=()), "do not say which files"),
+]
+
+
+def on_weights(manifest: ShardManifest) -> tuple[Check, ...]:
+    """Everything passes, measured on these weights."""
+    return (*checks({**ALL_PASS, "weights.integrity": None}), integrity_check(manifest))
+
+
+@pytest.mark.parametrize("manifest, says", UNVERIFIED, ids=[one[1] for one in UNVERIFIED])
+def test_nothing_built_on_unverified_weights_is_verified(manifest: ShardManifest, says: str) -> None:
+    entry = derive(on_weights(manifest))
+    assert entry.correctness is Correctness.FUNCTIONAL and not entry.verified
+    assert entry.missing_checks == ("weights.integrity",)
+    assert entry.reason.startswith("end to end passes; not shown: weights.integrity; unverified weights: ")
+    assert re.search(says, entry.reason)
+    alone = derive((integrity_check(manifest),))
+    assert alone.correctness is Correctness.UNKNOWN and "unverified weights" in alone.reason
+
+
+def test_weights_that_nobody_spoke_of_are_no_verified_ones() -> None:
+    entry = derive(checks({**ALL_PASS, "weights.integrity": None}))
+    assert entry.correctness is Correctness.FUNCTIONAL and entry.missing_checks == ("weights.integrity",)
+
+
+@pytest.mark.parametrize("key_id, says", [("", "all 2 source files passed whole"), ("5" * 16, f"trusted key {'5' * 16}")])
+def test_hashed_and_vouched_weights_carry_an_entry(key_id: str, says: str) -> None:
+    found = on_weights(replace(WRITTEN, vouched_by=key_id))
+    assert derive(found).correctness is Correctness.VERIFIED and says in found[-1].reason
+
+
+def test_what_fails_on_unverified_weights_fails() -> None:
+    found = on_weights(replace(WRITTEN, sources=()))
+    failing = tuple(replace(one, verdict=Verdict.FAIL) if one.check == "model.perplexity" else one for one in found)
+    assert derive(failing).correctness is Correctness.FAILING
 
 
 def test_from_nothing_comes_unknown() -> None:
@@ -215,7 +260,7 @@ def test_fine_tune_mode_requires_its_training_check_beside_the_others() -> None:
         ((*checks(ALL_PASS), trained), Correctness.VERIFIED),
         ((*checks(ALL_PASS), replace(trained, verdict=Verdict.FAIL)), Correctness.FAILING),
     ):
-        tuned = VerificationReport("fine-tune-1", "cpu", Mode.FINE_TUNE, found)
+        tuned = VerificationReport("fine-tune-2", "cpu", Mode.FINE_TUNE, found)
         assert derive_entry(key, mode=Mode.FINE_TUNE, coverage=None, report=tuned, plan=None).correctness is correctness
 
 

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from dayzero.domain.entry import Correctness
 from dayzero.domain.operators import Phase
 from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd
-from dayzero.domain.verdict import Verdict
-from dayzero.errors import BadInputError, BlockedError
+from dayzero.domain.shards import ShardManifest
+from dayzero.domain.verdict import Check, Grade, Verdict
+from dayzero.errors import BadInputError, BlockedError, ExitCode
+from dayzero.ports.hub import Progress
+from dayzero.stages.entries.deciding import requirements
 from dayzero.stages.judging.checks import CHECKS_OF
-from dayzero.steps import verifying, weights
+from dayzero.steps import concluding, verifying, weights
+from dayzero.steps.documents import exit_code_of
 from dayzero.steps.unpickling import require_readable
-from fakes_bench import FakeTracer, ended, make_bench
+from fakes_bench import FakeCatalog, FakeTracer, FakeTransfer, ended, make_bench
 
 OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, Observation.PARALLEL, Observation.GENERATION,
             Observation.MEMORY]  # fmt: skip
@@ -62,8 +67,44 @@ def test_an_exact_plan_of_fixed_degrees_has_the_bytes_of_its_shards(degrees: Deg
     plan = weights.exact_plan(made.bench, made.lease).noun.plan
     assert plan is not None and plan.degrees == degrees == weights.chosen_degrees(made.bench, made.lease)
     weights.shard_step(made.bench, made.lease)
-    (check,) = made.ledger.checks(made.lease.adaptation_id)
-    assert (check.check, check.verdict) == ("memory.weights", Verdict.PASS)
+    found = {check.check: check for check in made.ledger.checks(made.lease.adaptation_id)}
+    assert {name: check.verdict for name, check in found.items()} == {
+        "memory.weights": Verdict.PASS,
+        "weights.integrity": Verdict.PASS,
+    }
+    assert len(found["weights.integrity"].evidence) == 1, "the manifest is kept as its evidence"
+
+
+class UncheckedTransfer(FakeTransfer):
+    """Writes shards of sources that it compares with nothing."""
+
+    def shard(
+        self, model_dir: Path, layout: ShardManifest, into: Path, progress: Progress | None, **named: object
+    ) -> ShardManifest:
+        return super().shard(model_dir, layout, into, progress)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_no_entry_on_unverified_weights_is_verified(checked: bool, tmp_path: Path) -> None:
+    made = make_bench(tmp_path, degrees=Degrees(tp=3), devices=3)
+    bench = made.bench if checked else replace(made.bench, transfer=UncheckedTransfer())
+    weights.exact_plan(bench, made.lease)
+    report = weights.shard_step(bench, made.lease)
+    key = concluding.entry_of(bench, made.lease).key
+    for need in requirements(key):
+        if need.any_of[0] not in ("weights.integrity", "memory.peak"):
+            passed = Check(need.layer, need.any_of[0], "tp3", Verdict.PASS, Grade.MEASURED, "it passes")
+            made.ledger.put_check(passed, made.lease)
+    entry = concluding.entry_of(bench, made.lease)
+    if checked:
+        assert entry.correctness is Correctness.VERIFIED and report.verdict is Verdict.PASS
+        return
+    assert entry.correctness is Correctness.FUNCTIONAL and entry.missing_checks == ("weights.integrity",)
+    assert "unverified weights: 1 of 1 source files" in entry.reason and "unverified weights" in report.headline
+    assert report.verdict is Verdict.NOT_RUN
+    assert exit_code_of(entry) == ExitCode.NOT_MEASURED
+    ended_so = concluding.conclude(bench, FakeCatalog(made.ledger), made.lease)
+    assert ended_so.entry is not None and not ended_so.entry.verified and "unverified weights" in (ended_so.reason or "")
 
 
 def test_shards_of_a_fetched_checkpoint_are_compared_with_what_its_release_states(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dayzero.domain.shards import SmallFile
 from dayzero.errors import BadInputError, DayzeroError, IntegrityError
 from dayzero.ports.hub import Hub
 from dayzero.stages.headers.files import runner_files
-from dayzero.stages.transfer.digests import is_as_stated
+from dayzero.stages.transfer.digests import git_blob_hash, is_as_stated, is_git_blob_id
 
 MAX_SMALL_BYTES = 256 << 20
 """The largest tokenizers have some 40 MB."""
@@ -32,7 +32,7 @@ def small_of_hub(hub: Hub, release: Release, there: Callable[[str], bytes | None
 def small_of_checkpoint(folder: Path, names: Iterable[str], stated: Mapping[str, str]) -> Iterator[SmallContent]:
     """Name and bytes of each of these files of a checkpoint, one at a time; links are followed, as into the blobs of a cache.
 
-    BadInputError: one cannot be read. IntegrityError: it has not the sha256 that is stated of it.
+    BadInputError: one cannot be read. IntegrityError: it has not the digest that is stated of it.
     """
     for name in names:
         yield name, _checked(folder / name, stated.get(name), os.O_RDONLY)
@@ -81,7 +81,10 @@ def _checked(path: Path, stated: str | None, flags: int) -> bytes:
         raise BadInputError(f"{path} cannot be read: {error.strerror}.", remedy="Fetch the model again.") from error
     if len(content) > MAX_SMALL_BYTES:
         raise BadInputError(f"{path} has more than the {MAX_SMALL_BYTES} bytes that are read of a small file.")
-    sha256 = hashlib.sha256(content).hexdigest()
-    if stated is not None and sha256 != stated:
-        raise IntegrityError(f"{path} has the sha256 {sha256}; {stated} is stated of it.", remedy="Fetch the model again.")
+    whole, kind = (git_blob_hash(len(content)), "git blob id") if is_git_blob_id(stated) else (hashlib.sha256(), "sha256")
+    whole.update(content)
+    if stated is not None and whole.hexdigest() != stated:
+        raise IntegrityError(
+            f"{path} has the {kind} {whole.hexdigest()}; {stated} is stated of it.", remedy="Fetch the model again."
+        )
     return content

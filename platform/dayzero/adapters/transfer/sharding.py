@@ -28,10 +28,10 @@ def write_shards(
     """Write every rank's file of the layout under `into` and return the manifest with digests (also in manifest.json).
 
     A file that is there already is kept when its recorded layout is this one and its bytes still have the recorded digests; an
-    earlier run that did not end is gone on with. `stated` is the sha256 of files as their release has them; `beside` names
-    small files of the checkpoint's folder that are copied beside the shards.
+    earlier run that did not end is gone on with. `stated` is the digest of files as their release has it (sha256, or git blob
+    id); `beside` names small files of the checkpoint's folder that are copied beside the shards.
     DependencyError: too little space (checked first), or the disk fails. BadInputError: the checkpoint is not what the layout
-    was made from, or it changes meanwhile. IntegrityError: a source file has another sha256 than stated. UnavailableError:
+    was made from, or it changes meanwhile. IntegrityError: a source file has another digest than stated. UnavailableError:
     another process writes there.
     """
     hashed = integrity is Integrity.SHA256
@@ -60,7 +60,7 @@ def _pass_all(sink: Sink, model_dir: Path, stated: Mapping[str, str], hashed: bo
         try:
             for name in sink.missing():
                 source = SourceFile(model_dir, name)
-                passed.append(_Passed(source, hasher.submit(source.sha256) if hashed else None))
+                passed.append(_Passed(source, hasher.submit(source.digest, stated.get(name)) if hashed else None))
                 _pass(sink, source)
                 if len(passed) > 1:
                     _close(sink, passed.pop(0), stated)

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, parse_header
+from dayzero.stages.transfer.digests import git_blob_hash, is_git_blob_id
 
 WINDOW_BYTES = 16 * 1024 * 1024
 HASH_BYTES = 1024 * 1024
@@ -63,9 +64,9 @@ class SourceFile:
         finally:
             mapped.close()
 
-    def sha256(self) -> str:
-        """Of the whole file, read for itself."""
-        whole, at = hashlib.sha256(), 0
+    def digest(self, stated: str | None = None) -> str:
+        """The sha256 of the whole file, read for itself; its git blob id where that is what is stated of it."""
+        whole, at = git_blob_hash(self.size_bytes) if is_git_blob_id(stated) else hashlib.sha256(), 0
         buffer = bytearray(HASH_BYTES)
         with memoryview(buffer) as view, self._reading:
             while not self._closed and (count := self._read_into(buffer, at)):

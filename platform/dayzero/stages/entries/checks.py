@@ -3,9 +3,12 @@
 from dayzero.domain.findings import Severity
 from dayzero.domain.operators import CoverageKind, CoverageReport
 from dayzero.domain.plan import MemoryBudget, PlanReport
-from dayzero.domain.shards import ShardManifest
+from dayzero.domain.shards import ShardManifest, WeightsState
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.stages.layout.identical import identical_findings, identical_slices
+
+INTEGRITY = "weights.integrity"
+"""The check without which no entry is verified: the weights are those that the release states."""
 
 NAMED = 5
 """How many operators or reasons a sentence names before it only counts."""
@@ -100,6 +103,41 @@ def weights_check(plan: PlanReport, manifest: ShardManifest) -> Check:
         unit="bytes",
         n=len(ranks),
         numbers={"written_bytes": total, "planned_bytes": sum(value or 0 for value in planned.values())},
+    )
+
+
+def integrity_check(manifest: ShardManifest, evidence: tuple[str, ...] = ()) -> Check:
+    """What stands behind the bytes of written shards: pass when every source passed whole with its stated hash, here or at a
+    node whose key is trusted; not_run when nobody checked them, for nothing says then that they are wrong."""
+    unchecked = [source.path for source in manifest.sources if not source.verified]
+    total = len(manifest.sources)
+    if manifest.state is WeightsState.HASHED:
+        verdict, reason = Verdict.PASS, f"all {total} source files passed whole, each with the hash that the release states"
+    elif manifest.state is WeightsState.VOUCHED:
+        verdict = Verdict.PASS
+        reason = (
+            f"the shards are those that the trusted key {manifest.vouched_by} signed for, made of {total} whole, hashed files"
+        )
+    else:
+        verdict = Verdict.NOT_RUN
+        reason = (
+            f"unverified weights: {len(unchecked)} of {total} source files were not compared with the hash that the release "
+            f"states: {_named(unchecked)}"
+            if total
+            else "unverified weights: the shards do not say which files they were made of"
+        )
+    return Check(
+        CheckLayer.MEMORY_PARALLELISM,
+        INTEGRITY,
+        str(manifest.degrees),
+        verdict,
+        Grade.MEASURED,
+        reason,
+        measured=float(total - len(unchecked)),
+        tolerance=float(total),
+        unit="source files",
+        n=total,
+        evidence=evidence,
     )
 
 

@@ -8,7 +8,8 @@
 | end to end is not_run, error or absent                                  | unknown     |
 
 The image, serving and (for inference) fine-tune checks do not count: they have columns of their own. A check whose evidence is
-only predicted decides nothing, in either direction: it is as if it had not been run.
+only predicted decides nothing, in either direction: it is as if it had not been run. `weights.integrity` is one of the required
+ones: of weights that nobody compared with what their release states, nothing is verified.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from dayzero.domain.operators import CoverageReport
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
-from dayzero.stages.entries.checks import coverage_check, plan_check, weights_check
+from dayzero.stages.entries.checks import INTEGRITY, coverage_check, integrity_check, plan_check, weights_check
 from dayzero.stages.entries.left import REHEARSAL, left_for_the_day, rehearsal_sentence
 
 __all__ = [
@@ -30,16 +31,17 @@ __all__ = [
     "Requirement",
     "coverage_check",
     "derive_entry",
+    "integrity_check",
     "plan_check",
     "predicted_entry",
     "requirements",
     "weights_check",
 ]
 
-METHOD = "inference-1"
+METHOD = "inference-2"
 """The method version that inference entries of this version of dayzero are judged by."""
 
-METHODS = {Mode.INFERENCE: METHOD, Mode.FINE_TUNE: "fine-tune-1"}
+METHODS = {Mode.INFERENCE: METHOD, Mode.FINE_TUNE: "fine-tune-2"}
 
 END_TO_END = "end_to_end.generation"
 
@@ -74,20 +76,22 @@ class Requirement:
         return " or ".join(self.any_of) + (f"@{self.rung}" if self.rung else "")
 
 
-INFERENCE_1 = (
+INFERENCE_2 = (
     Requirement(CheckLayer.OPERATOR_COVERAGE, ("operators.coverage",)),
     Requirement(CheckLayer.PRECISION, ("operators.float64",)),
     Requirement(CheckLayer.PRECISION, ("layers.three_way",)),
     Requirement(CheckLayer.PRECISION, ("model.perplexity",)),
     Requirement(CheckLayer.MEMORY_PARALLELISM, ("memory.peak", "memory.weights")),
+    Requirement(CheckLayer.MEMORY_PARALLELISM, (INTEGRITY,)),
     Requirement(CheckLayer.END_TO_END, (END_TO_END,)),
 )
-"""What method inference-1 requires of every plan; a plan of several devices also needs parallel.logits at its own rung."""
+"""What method inference-2 requires of every plan; a plan of several devices also needs parallel.logits at its own rung. Its
+version 1 did not ask for the weights' integrity."""
 
 
 def requirements(key: EntryKey) -> tuple[Requirement, ...]:
     """Everything that must pass before an entry of that key is verified."""
-    needed: tuple[Requirement, ...] = INFERENCE_1
+    needed: tuple[Requirement, ...] = INFERENCE_2
     if key.plan.world > 1:
         needed = (*needed, Requirement(CheckLayer.MEMORY_PARALLELISM, ("parallel.logits",), str(key.plan)))
     if key.mode is Mode.FINE_TUNE:
@@ -117,6 +121,7 @@ def derive_entry(
     correctness, missing, deciding = _judge(key, checks)
     measurements = report.measurements if report else ()
     culprits = report.culprits if report else ()
+    reason = _reason(correctness, missing, deciding, culprits, plan)
     return CompatibilityEntry(
         key=key,
         method=METHODS[mode],
@@ -126,7 +131,7 @@ def derive_entry(
         freshness=Freshness.CURRENT,
         grade=_weakest(deciding),
         evidence=evidence_of(deciding),
-        reason=f"blocked: {blocked_reason}" if blocked_reason else _reason(correctness, missing, deciding, culprits, plan),
+        reason=f"blocked: {blocked_reason}" if blocked_reason else f"{reason}{_unverified(correctness, missing, checks)}",
         checks=checks,
         measurements=measurements,
         culprits=culprits,
@@ -288,6 +293,14 @@ def _reason(
         return f"end to end passes; not shown: {listed}"
     unplanned = "; no plan fits" if plan is not None and plan.plan is None else ""
     return f"not shown: {listed}{unplanned}"
+
+
+def _unverified(correctness: Correctness, missing: tuple[str, ...], checks: tuple[Check, ...]) -> str:
+    """What is said beside, where nobody checked the weights that all else was measured on."""
+    if correctness is Correctness.FAILING or INTEGRITY not in missing:
+        return ""
+    reasons = [check.reason for check in checks if check.check == INTEGRITY and check.verdict is not Verdict.PASS]
+    return "".join(f"; {reason}" for reason in reasons[:1])
 
 
 def _place(culprit: Culprit) -> str:

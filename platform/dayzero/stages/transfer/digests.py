@@ -11,6 +11,7 @@ from dayzero.domain.shards import ShardTensor
 from dayzero.errors import BadInputError
 
 _HEX = 32
+_GIT_DIGITS = 40
 
 
 class Hash(Protocol):
@@ -38,6 +39,11 @@ def stated_hash(file: RepoFile) -> tuple[Hash, str] | None:
 def git_blob_hash(size_bytes: int) -> Hash:
     """A hash that becomes the git blob id when fed a content of that size (git: sha1 over "blob <size>\\0" and the content)."""
     return hashlib.sha1(b"blob %d\0" % size_bytes, usedforsecurity=False)
+
+
+def is_git_blob_id(digest: str | None) -> bool:
+    """Whether a digest is as long as a git blob id; the other kind is a sha256."""
+    return digest is not None and len(digest) == _GIT_DIGITS
 
 
 def is_as_stated(content: bytes, file: RepoFile) -> bool:
