@@ -23,7 +23,7 @@ def hub_of(source: Release | WatchSource, settings: Settings) -> Hub:
     return hub_for(source, settings)
 
 
-def store_of(settings: Settings, tell: Callable[[str], None] = logger.info) -> ObjectStore:
+def store_of(settings: Settings, tell: Callable[[str], None] = logger.warning) -> ObjectStore:
     """This site's store; `tell` takes a sentence for each eviction and each wait."""
     return ObjectStore(settings.store_dir or settings.data_dir.resolve() / "store", settings.store_limit_bytes, tell)
 

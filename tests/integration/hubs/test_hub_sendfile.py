@@ -1,6 +1,8 @@
 """Files by sendfile: the same answers as without it, on connections that stay usable."""
 
+import asyncio
 import http.client
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dayzero.adapters.hubs.serving import HubServer
+from dayzero.adapters.hubs.serving.server import listen
 from hub_models import REPO, fill, noise
 
 CONTENT = noise(3 * (1 << 20) + 5, b"sent")
@@ -97,3 +100,24 @@ def test_a_real_client_downloads_by_sendfile(hub: HubServer, tmp_path: Path, mon
     monkeypatch.setenv("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     place = Path(huggingface_hub.snapshot_download(REPO, endpoint=hub.url, local_dir=tmp_path / "got", token=False))
     assert (place / "model.safetensors").read_bytes() == CONTENT and (place / "empty.safetensors").read_bytes() == b""
+
+
+def test_small_answers_are_not_held_back() -> None:
+    """The kernel would wait 40 ms for the acknowledgement of an answer's head before it sends a short body."""
+
+    async def delay_is_off() -> bool:
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def connected(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.set_result(bool(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)))
+            writer.close()
+
+        with listen("127.0.0.1", 0) as listening:
+            async with await asyncio.start_server(connected, sock=listening):
+                _, writer = await asyncio.open_connection(*listening.getsockname()[:2])
+                answer = await asyncio.wait_for(seen, 20)
+                writer.close()
+                await writer.wait_closed()
+        return answer
+
+    assert asyncio.run(delay_is_off())
