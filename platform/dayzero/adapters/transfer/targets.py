@@ -1,0 +1,120 @@
+"""The rank files that are being written: opened, filled route by route, and given their names when all of them are whole."""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dayzero.adapters.transfer.digests import TensorDigests
+from dayzero.adapters.transfer.output import DIGESTS, INCOMPLETE, OutputFolder
+from dayzero.adapters.transfer.rows import Rows
+from dayzero.adapters.transfer.unfinished import UnfinishedFiles
+from dayzero.disk import write_all
+from dayzero.domain.shards import ShardFile, ShardManifest
+from dayzero.stages.layout.ranks import shard_header
+from dayzero.stages.transfer.digests import digest_lines, file_digest
+from dayzero.stages.transfer.routing import Route
+
+Finished = tuple[int, int, str]
+"""A tensor that is whole: its rank file's place in the layout, its own place in that file, and its digest."""
+
+
+class Targets:
+    """The files of a layout at some `places`; several threads may bring bytes, each of other tensors."""
+
+    def __init__(self, layout: ShardManifest, folder: OutputFolder, places: tuple[int, ...]) -> None:
+        self.places = places
+        self.descriptors: dict[int, int] = {}
+        self._layout, self._folder = layout, folder
+        self._headers = {place: shard_header(layout, layout.files[place]) for place in places}
+        self._digests = {place: TensorDigests(layout.files[place].tensors) for place in places}
+        self._threads = threading.local()
+
+    def begin(self) -> None:
+        """New files with their space reserved; DependencyError when there is too little."""
+        self.close()
+        sizes = {self._path(place) + INCOMPLETE: self._layout.files[place].size_bytes for place in self.places}
+        opened = self._folder.reserve(sizes, f"sharding for {self._layout.degrees}")
+        for place in self.places:
+            self.descriptors[place] = opened[self._path(place) + INCOMPLETE]
+            write_all(self.descriptors[place], self._headers[place], 0)
+
+    def reopen(self, *, whole: bool) -> bool:
+        """Open those of an earlier run; False when not all are there. Some have their final names when all were `whole`."""
+        for place in self.places:
+            path = self._path(place)
+            names = (path + INCOMPLETE, path) if whole else (path + INCOMPLETE,)
+            name = next((name for name in names if self._folder.size(name) == self._layout.files[place].size_bytes), None)
+            if name is None:
+                return False
+            self.descriptors[place] = self._folder.open(name, os.O_RDWR)
+        return True
+
+    def know(self, tensors: Mapping[tuple[int, int], str]) -> None:
+        """Take digests of tensors that an earlier run brought."""
+        for (place, tensor), digest in tensors.items():
+            self._digests[place].done[tensor] = digest
+
+    def bring(self, route: Route, offset: int, window: memoryview, finished: list[Finished]) -> int:
+        """Write what a window of the source, from `offset` on, has for a route; how many bytes that was.
+
+        Tensors that are whole with it are added to `finished`.
+        """
+        begin, end = max(offset, route.begin), min(offset + len(window), route.end)
+        with window[begin - offset : end - offset] as part:
+            if route.contiguous:
+                self._put(route, route.offset + begin - route.begin, part, finished)
+                return end - begin
+            written = 0
+            for at, piece in self._rows().pieces(route, begin - route.begin, part):
+                self._put(route, route.offset + at, piece, finished)
+                written += len(piece)
+            return written
+
+    def digested(self) -> Mapping[int, ShardFile]:
+        """The files with their digests, by place; tensors whose digest is not known are read again."""
+        found = {}
+        for place in self.places:
+            tensors = self._digests[place].all(self.descriptors[place])
+            digest = file_digest(self._headers[place], tensors)
+            found[place] = replace(self._layout.files[place], digest=digest, tensor_digests=tensors)
+        return found
+
+    def stage_digests(self, files: tuple[ShardFile, ...]) -> None:
+        """Put the tensors' digests on the disk, under names that nobody looks for yet."""
+        for place in self.places:
+            self._folder.stage(self._path(place) + DIGESTS, digest_lines(files[place].tensors, files[place].tensor_digests))
+
+    def publish(self) -> None:
+        """Give every file its name, and its digests theirs."""
+        for place in self.places:
+            path = self._path(place)
+            if self._folder.size(path + INCOMPLETE) is not None:
+                self._folder.rename(path + INCOMPLETE, path)
+            self._folder.rename(path + DIGESTS + INCOMPLETE, path + DIGESTS)
+        self._folder.sync()
+
+    def unfinished(self) -> UnfinishedFiles:
+        """All rank files of the folder as far as they are written."""
+        return UnfinishedFiles(self._folder, {self._path(place): one for place, one in self.descriptors.items()})
+
+    def close(self) -> None:
+        """Let the files go."""
+        for descriptor in self.descriptors.values():
+            os.close(descriptor)
+        self.descriptors.clear()
+
+    def _path(self, place: int) -> str:
+        return self._layout.files[place].path
+
+    def _rows(self) -> Rows:
+        if not hasattr(self._threads, "rows"):
+            self._threads.rows = Rows()
+        rows: Rows = self._threads.rows
+        return rows
+
+    def _put(self, route: Route, at: int, piece: memoryview, finished: list[Finished]) -> None:
+        digests = self._digests[route.target]
+        write_all(self.descriptors[route.target], piece, at)
+        if digests.update(route.tensor, at, piece):
+            finished.append((route.target, route.tensor, digests.done[route.tensor]))
