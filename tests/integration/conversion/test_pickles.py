@@ -95,3 +95,31 @@ def test_tensors_in_two_pickles_and_truncated_ones(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no pickle of tensors alone"):
         unpickle(allowing(tmp_path, model), str(model), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("weight_map", "sentence"),
+    [
+        (
+            {"a": "pytorch_model.bin", "b": "pytorch_model.bin"},
+            "1 tensors that the index names are in none of the pickles.*: b",
+        ),
+        ({"a": "pytorch_model.bin", "b": "more.bin"}, r"has no more\.bin, which its index names"),
+        ({"a": "../pytorch_model.bin"}, r"pytorch_model\.bin\.index\.json names no usable file for tensor a"),
+    ],
+)
+def test_pickles_hold_what_their_index_names(tmp_path: Path, weight_map: dict[str, str], sentence: str) -> None:
+    model = release(tmp_path / "model", {"pytorch_model.bin": {"a": torch.zeros(1)}})
+    (model / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(BadInputError, match=sentence):
+        unpickle(allowing(tmp_path, model), str(model), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_the_checkpoint_is_read_of_several_copies(tmp_path: Path) -> None:
+    copies = {"pytorch_model.bin": {"a": torch.ones(1)}, "pytorch_model.fp16.bin": {"a": torch.ones(1).half()}}
+    model = release(tmp_path / "model", copies)
+    (tensor,) = unpickle(allowing(tmp_path, model), str(model), tmp_path / "out")
+    assert (tensor.name, tensor.dtype, tensor.file) == ("a", "F32", "model.safetensors")
+    with pytest.raises(BadInputError, match="is there already"):
+        unpickle(allowing(tmp_path, model), str(model), tmp_path / "out")
