@@ -98,7 +98,8 @@ def pickles_of(release: Release, named: dict[str, str] | None) -> tuple[RepoFile
     index names."""
     if not is_pickled(release):
         raise BadInputError(
-            f"{release.repo_id} does not publish its weights as {SUFFIX} files alone: nothing has to be unpickled."
+            f"{release.repo_id} does not publish its weights as {SUFFIX} files alone: nothing has to be unpickled.",
+            remedy="Use it as it is.",
         )
     found = needed_pickles(release.files, named)
     absent = sorted(set((named or {}).values()) - {file.path for file in found})
@@ -119,7 +120,10 @@ def unpickle(bench: Bench, release: Release, model_dir: Path, into: Path, named:
     if outcome.end is RunEnd.REFUSED:
         raise BadInputError(f"{release.repo_id}: {outcome.reason}")
     if outcome.end is not RunEnd.COMPLETED:
-        raise MeasurementError(f"the pickles of {release.repo_id} could not be read: {outcome.reason}.")
+        raise MeasurementError(
+            f"the pickles of {release.repo_id} could not be read: {outcome.reason}.",
+            remedy="Run it again; with more of DAYZERO_CHECK_MEMORY_BYTES or DAYZERO_CHECK_TIMEOUT_S where those ended it.",
+        )
     return load(Unpickled, outcome.document)
 
 

@@ -45,7 +45,10 @@ class MappedFiles:
         """A view of a file's bytes [begin, end); BadInputError when it ends before."""
         mapped = self._mapped(file)
         if not 0 <= begin <= end <= len(mapped):
-            raise BadInputError(f"{self.folder / file} has {len(mapped)} bytes; bytes {begin} to {end} are wanted.")
+            raise BadInputError(
+                f"{self.folder / file} has {len(mapped)} bytes; bytes {begin} to {end} are wanted.",
+                remedy="Fetch the model again.",
+            )
         return np.frombuffer(mapped, np.uint8, end - begin, begin)
 
     def let_go(self, file: str, begin: int, end: int) -> None:
@@ -58,7 +61,10 @@ class MappedFiles:
         if file not in self._maps:
             parts = PurePosixPath(file)
             if parts.is_absolute() or ".." in parts.parts or not file:
-                raise BadInputError(f"a file {file!r} outside of {self.folder} is named.")
+                raise BadInputError(
+                    f"a file {file!r} outside of {self.folder} is named.",
+                    remedy="Its publisher has to mend the index; do not trust this copy.",
+                )
             path = self.folder / file
             try:
                 with path.open("rb") as stream:

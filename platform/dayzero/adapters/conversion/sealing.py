@@ -63,7 +63,10 @@ def _checked_tensors(folder: Path, said: tuple[str, ...]) -> tuple[TensorHeader,
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.name != ".lock"}
     odd = [name for name, path in found.items() if not stat.S_ISREG(path.lstat().st_mode) or path.lstat().st_nlink != 1]
     if odd or set(found) != set(said):
-        raise BadInputError(f"the conversion left {sorted(odd or set(found) ^ set(said))[0]}, which it should not have.")
+        raise BadInputError(
+            f"the conversion left {sorted(odd or set(found) ^ set(said))[0]}, which it should not have.",
+            remedy="Nothing was kept; do not trust these pickles.",
+        )
     with MappedFiles(folder) as files:
         tensors = tuple(tensor for name in sorted(said) for tensor in files.headers(name))
     for path in found.values():

@@ -86,7 +86,10 @@ def _to_fp8(files: MappedFiles, one: Conversion) -> Iterator[Work]:
             row_block = first // one.block[0]
             scales = np.empty((-(-last // one.block[0]) - row_block, grid[1]), np.float32)
             if not to_fp8(values, one.block, out, scales):
-                raise BadInputError(f"{one.values.name} holds values that are not finite; they have no place in FP8.")
+                raise BadInputError(
+                    f"{one.values.name} holds values that are not finite; they have no place in FP8.",
+                    remedy="Keep the format that it has; the weights may be damaged.",
+                )
             return (Piece(0, at * columns, out), Piece(1, 4 * (matrix * grid[0] + row_block) * grid[1], scales))
 
         yield work

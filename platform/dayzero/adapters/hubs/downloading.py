@@ -21,7 +21,10 @@ def expected_digest(file: RepoFile, whose: str) -> tuple[Hash, str]:
     """A fresh hash for the file and the digest that it must give; IntegrityError when the hub states none."""
     expected = stated_hash(file)
     if expected is None:
-        raise IntegrityError(f"{whose}: the hub states no digest of {file.path}, so it cannot be checked.")
+        raise IntegrityError(
+            f"{whose}: the hub states no digest of {file.path}, so it cannot be checked.",
+            remedy="Take it from a hub that states digests.",
+        )
     return expected
 
 

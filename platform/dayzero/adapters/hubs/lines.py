@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, LocationValueError, NewConnectionError, ReadTimeoutError
 
-from dayzero.adapters.hubs.requests import LONGEST_WAIT_S, HubAccess, refusal
+from dayzero.adapters.hubs.requests import LONGEST_WAIT_S, ODD_ANSWER, HubAccess, refusal
 from dayzero.domain.release import RepoFile
 from dayzero.errors import BadInputError, DayzeroError, IntegrityError, UnavailableError
 
@@ -102,16 +102,18 @@ class Lines:
             response.release_conn()
             url = urljoin(url, target)
             if urlsplit(url).scheme not in ("http", "https"):
-                raise BadInputError(f"{self.access.endpoint} sends us to {url[:100]!r} for {whose}.")
+                raise BadInputError(f"{self.access.endpoint} sends us to {url[:100]!r} for {whose}.", remedy=ODD_ANSWER)
         else:
-            raise BadInputError(f"{self.access.endpoint} redirects in circles for {whose}.")
+            raise BadInputError(f"{self.access.endpoint} redirects in circles for {whose}.", remedy=ODD_ANSWER)
         if response.status in (200, 206):
             place.moved_to = None if url == place.url else url
             return response
         with response_closed(response):
             if moved is not None and response.status in _EXPIRED:
                 place.moved_to = None
-                raise UnavailableError(f"the address of {whose} has expired; the hub is asked for a new one.")
+                raise UnavailableError(
+                    f"the address of {whose} has expired; the hub is asked for a new one.", remedy="It is tried again."
+                )
             if response.status == 416:
                 raise _changed(f"{whose}: the hub has fewer bytes now (status 416)", place)
             raise refusal(self.access, response.status, response.headers, place.url, whose)
@@ -143,14 +145,20 @@ class Lines:
         if place.moved_to is None:
             self._check_version(headers, place, whose)
         if headers.get("Content-Encoding", "identity") != "identity":
-            raise IntegrityError(f"{self.access.endpoint} sends {whose} encoded, though it was asked not to.")
+            raise IntegrityError(
+                f"{self.access.endpoint} sends {whose} encoded, though it was asked not to.", remedy=ODD_ANSWER
+            )
         if response.status == 206:
             wanted, got = f"bytes {begin}-{end - 1}/{place.file.size_bytes}", headers.get("Content-Range", "nothing")
             if got.strip().lower() != wanted:
-                raise IntegrityError(f"{whose}: the hub was to send {wanted}, and says that it sends {got[:100]}.")
+                raise IntegrityError(
+                    f"{whose}: the hub was to send {wanted}, and says that it sends {got[:100]}.", remedy=ODD_ANSWER
+                )
             length = headers.get("Content-Length", str(end - begin))
             if length != str(end - begin):
-                raise IntegrityError(f"{whose}: the hub cuts the range: it sends {length[:20]} of {end - begin} bytes.")
+                raise IntegrityError(
+                    f"{whose}: the hub cuts the range: it sends {length[:20]} of {end - begin} bytes.", remedy=ODD_ANSWER
+                )
         elif headers.get("Content-Length", str(place.file.size_bytes)) != str(place.file.size_bytes):
             sent = headers["Content-Length"][:20]
             raise _changed(f"{whose}: the hub sends {sent} bytes of a file that had {place.file.size_bytes}", place)
@@ -185,7 +193,7 @@ class Lines:
     def _spoken(self, error: HTTPError, whose: str) -> DayzeroError:
         endpoint = self.access.endpoint
         if isinstance(error, LocationValueError):
-            return BadInputError(f"{endpoint} sends us to no usable address for {whose}: {error}.")
+            return BadInputError(f"{endpoint} sends us to no usable address for {whose}: {error}.", remedy=ODD_ANSWER)
         late = isinstance(error, ReadTimeoutError | ConnectTimeoutError) and not isinstance(error, NewConnectionError)
         if late:
             return UnavailableError(

@@ -20,6 +20,9 @@ _PROGRESS_BYTES = 1 << 20
 LONGEST_WAIT_S = 60.0
 """A hub that asks for a longer wait is given up for now; the error carries the wait."""
 
+ODD_ANSWER = "See whether DAYZERO_HF_ENDPOINT is a hub and no proxy changes its answers; if it stays so, take another endpoint."
+"""What to do about a hub that does not keep to its protocol."""
+
 _SLOWEST_SMALL_ANSWER = 4
 """A small answer may take this many timeouts in all; a hub that drips bytes counts as down."""
 
@@ -116,7 +119,7 @@ def answer_of(
             f"{access.endpoint!r} is no address of a hub: {error}.", remedy="Set DAYZERO_HF_ENDPOINT to an http(s) URL."
         ) from error
     except httpx2.TooManyRedirects as error:
-        raise BadInputError(f"{access.endpoint} redirects in circles for {whose}.") from error
+        raise BadInputError(f"{access.endpoint} redirects in circles for {whose}.", remedy=ODD_ANSWER) from error
     except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError) as error:
         raise UnavailableError(
             f"{access.endpoint} broke off or cannot be reached for {whose}: {str(error) or type(error).__name__}.",
@@ -136,7 +139,7 @@ def small_answer(
             for window in response.iter_raw():
                 body += window
                 if len(body) > max_bytes:
-                    raise BadInputError(f"{access.endpoint} sent more than {max_bytes} bytes for {whose}.")
+                    raise BadInputError(f"{access.endpoint} sent more than {max_bytes} bytes for {whose}.", remedy=ODD_ANSWER)
                 if time.monotonic() > deadline:
                     raise UnavailableError(
                         f"{access.endpoint} is too slow: {len(body)} bytes of {whose} in"
@@ -171,7 +174,7 @@ def refusal(access: HubAccess, status: int, headers: Mapping[str, str], url: str
             remedy="Try again later.",
             retry_after_s=retry_after_s(headers),
         )
-    return BadInputError(f"{access.endpoint} answered with status {status} for {whose}{said}.")
+    return BadInputError(f"{access.endpoint} answered with status {status} for {whose}{said}.", remedy=ODD_ANSWER)
 
 
 def _page(access: HubAccess, url: str) -> str:

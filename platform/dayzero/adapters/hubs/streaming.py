@@ -12,7 +12,7 @@ import urllib3
 from tenacity import Retrying, retry_if_exception_type
 
 from dayzero.adapters.hubs.lines import Lines, Place
-from dayzero.adapters.hubs.requests import Patience
+from dayzero.adapters.hubs.requests import ODD_ANSWER, Patience
 from dayzero.errors import BadInputError, IntegrityError, UnavailableError
 
 WINDOW_BYTES = 1 << 20
@@ -35,7 +35,8 @@ def stream_ranges(lines: Lines, place: Place, ranges: Sequence[Range], connectio
     for begin, end in ranges:
         if not before <= begin < end <= place.file.size_bytes:
             raise BadInputError(
-                f"bytes {begin} to {end} of {place.whose} are asked for out of order or beyond its {place.file.size_bytes}."
+                f"bytes {begin} to {end} of {place.whose} are asked for out of order or beyond its {place.file.size_bytes}.",
+                remedy="Resolve the model again: its headers are others than when the plan was made.",
             )
         before = end
     connections = min(connections, lines.limits.connections)
@@ -121,4 +122,6 @@ def _body(lines: Lines, place: Place, response: urllib3.BaseHTTPResponse, begin:
         if at > begin:
             yield window if at - len(window) >= begin else window[begin - at :]
     if response.status == 206 and response.read1(1):
-        raise IntegrityError(f"the hub sends more than the bytes {begin} to {end} that were asked for of {place.whose}.")
+        raise IntegrityError(
+            f"the hub sends more than the bytes {begin} to {end} that were asked for of {place.whose}.", remedy=ODD_ANSWER
+        )

@@ -6,6 +6,7 @@ from datetime import datetime
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as parsed
 
+from dayzero.adapters.hubs.requests import ODD_ANSWER
 from dayzero.errors import BadInputError
 
 
@@ -66,7 +67,9 @@ def parse_model(body: bytes, whose: str) -> SentModel:
     try:
         return _MODEL.validate_json(body)
     except ValidationError as error:
-        raise BadInputError(f"{whose} is described by something that is no model document: {_first(error)}.") from error
+        raise BadInputError(
+            f"{whose} is described by something that is no model document: {_first(error)}.", remedy=ODD_ANSWER
+        ) from error
 
 
 def parse_listing(body: bytes, whose: str) -> ListingPage:
@@ -74,7 +77,9 @@ def parse_listing(body: bytes, whose: str) -> ListingPage:
     try:
         rows = _PAGE.validate_json(body)
     except ValidationError as error:
-        raise BadInputError(f"{whose} answered the listing with something that is no list: {_first(error)}.") from error
+        raise BadInputError(
+            f"{whose} answered the listing with something that is no list: {_first(error)}.", remedy=ODD_ANSWER
+        ) from error
     good = []
     for row in rows:
         try:

@@ -80,7 +80,10 @@ def _checked(path: Path, stated: str | None, flags: int) -> bytes:
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror}.", remedy="Fetch the model again.") from error
     if len(content) > MAX_SMALL_BYTES:
-        raise BadInputError(f"{path} has more than the {MAX_SMALL_BYTES} bytes that are read of a small file.")
+        raise BadInputError(
+            f"{path} has more than the {MAX_SMALL_BYTES} bytes that are read of a small file.",
+            remedy="It is no configuration or tokenizer; see what its publisher put there.",
+        )
     whole, kind = (git_blob_hash(len(content)), "git blob id") if is_git_blob_id(stated) else (hashlib.sha256(), "sha256")
     whole.update(content)
     if stated is not None and whole.hexdigest() != stated:

@@ -52,7 +52,10 @@ def _write(
     begin = {tensor.name: tensor.begin for tensor in placed}
     path = into / file
     if not path.resolve().is_relative_to(into.resolve()):
-        raise BadInputError(f"the manifest names a file {file!r} outside of its folder; nothing was written.")
+        raise BadInputError(
+            f"the manifest names a file {file!r} outside of its folder; nothing was written.",
+            remedy="Write the shards again from the model; do not trust these.",
+        )
     with refusals_spoken(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb", buffering=0) as stream:

@@ -41,7 +41,9 @@ class ShardReader:
             if file not in self._open:
                 self._open[file] = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise DependencyError(f"{path} cannot be read: {error.strerror}.") from error
+            raise DependencyError(
+                f"{path} cannot be read: {error.strerror}.", remedy="See who may read it, and whether the disk is well."
+            ) from error
         fill_from(self._open[file], path, begin, into)
 
 
@@ -53,9 +55,14 @@ def fill_from(descriptor: int, path: Path, begin: int, into: memoryview) -> None
             with into[at:] as rest:
                 count = os.preadv(descriptor, [rest], begin + at)
         except OSError as error:
-            raise DependencyError(f"{path} cannot be read: {error.strerror}.") from error
+            raise DependencyError(
+                f"{path} cannot be read: {error.strerror}.", remedy="See who may read it, and whether the disk is well."
+            ) from error
         if not count:
-            raise IntegrityError(f"{path} ends at byte {begin + at}; its manifest says more.")
+            raise IntegrityError(
+                f"{path} ends at byte {begin + at}; its manifest says more.",
+                remedy="Write the shards again: what is whole is kept.",
+            )
         at += count
 
 

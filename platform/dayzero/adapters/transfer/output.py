@@ -27,11 +27,20 @@ def require_plain_names(paths: Iterable[str]) -> None:
     seen: set[str] = set()
     for path in paths:
         if Path(path).name != path or path in ("", ".", "..") or "\0" in path or "\\" in path:
-            raise BadInputError(f"the layout names a shard {path!r}; a shard is a plain file name.")
+            raise BadInputError(
+                f"the layout names a shard {path!r}; a shard is a plain file name.",
+                remedy="Write the shards again from the model; do not trust these.",
+            )
         if path in seen:
-            raise BadInputError(f"the layout names the shard {path!r} twice.")
+            raise BadInputError(
+                f"the layout names the shard {path!r} twice.",
+                remedy="Write the shards again from the model; do not trust these.",
+            )
         if path in (MANIFEST, RECORD, JOURNAL, LOCK) or path.endswith((INCOMPLETE, QUARANTINED, DIGESTS)):
-            raise BadInputError(f"the layout names a shard {path!r}, a name that the folder of shards needs itself.")
+            raise BadInputError(
+                f"the layout names a shard {path!r}, a name that the folder of shards needs itself.",
+                remedy="Write the shards again from the model; do not trust these.",
+            )
         seen.add(path)
 
 
@@ -51,7 +60,9 @@ class OutputFolder:
         except OSError as error:
             if self._is_link(name):
                 raise self._strange(name, "a symbolic link") from error
-            raise DependencyError(f"{self.path / name} cannot be opened: {error.strerror}.") from error
+            raise DependencyError(
+                f"{self.path / name} cannot be opened: {error.strerror}.", remedy="See who may read and write it."
+            ) from error
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
             os.close(descriptor)

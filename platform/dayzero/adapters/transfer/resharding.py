@@ -36,7 +36,10 @@ def reshard(
     """
     manifest = verify_shards(shards, integrity=integrity)
     if manifest.content_id != layout.content_id:
-        raise BadInputError(f"{shards} holds shards of {manifest.content_id[:12]}, not of {layout.content_id[:12]}.")
+        raise BadInputError(
+            f"{shards} holds shards of {manifest.content_id[:12]}, not of {layout.content_id[:12]}.",
+            remedy="Name the folder of shards of that model.",
+        )
     if into.exists() and into.samefile(shards):
         raise BadInputError(f"{into} holds the shards that are read.", remedy="Write the new ones into another folder.")
     headers = _by_file(manifest)

@@ -23,7 +23,10 @@ class SourceFile:
         """Open it; BadInputError when it is outside of the model's folder or cannot be read."""
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            raise BadInputError(f"the layout names a source file {name!r} outside of the model's folder.")
+            raise BadInputError(
+                f"the layout names a source file {name!r} outside of the model's folder.",
+                remedy="Its publisher has to mend the index; do not trust this copy.",
+            )
         self._path, self.name = model_dir / name, name
         try:
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -79,7 +82,10 @@ class SourceFile:
         try:
             return os.preadv(self._descriptor, [buffer], at)
         except OSError as error:
-            raise DependencyError(f"{self._path} cannot be read at byte {at}: {error.strerror}.") from error
+            raise DependencyError(
+                f"{self._path} cannot be read at byte {at}: {error.strerror}.",
+                remedy="See whether the disk is well, then repeat: what is written is kept.",
+            ) from error
 
     def require_unchanged(self) -> None:
         """BadInputError when it is not the file that was opened."""

@@ -81,7 +81,10 @@ def _sources(
     found = {}
     for name in layout.source_files:
         if name not in files:
-            raise NotFoundError(f"there is no file {name} in {release.ref}.")
+            raise NotFoundError(
+                f"there is no file {name} in {release.ref}.",
+                remedy="Resolve the model again: its files are others than when the plan was made.",
+            )
         source = _Source(files[name], tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))
         if hashed and stated_hash(source.file) is None:
             raise IntegrityError(

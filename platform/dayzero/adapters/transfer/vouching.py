@@ -46,7 +46,9 @@ def _digests(folder: Path, manifest: ShardManifest) -> Iterable[str]:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise DependencyError(f"{path} cannot be read: {error.strerror}.") from error
+            raise DependencyError(
+                f"{path} cannot be read: {error.strerror}.", remedy="See who may read it, and whether the disk is well."
+            ) from error
         try:
             yield _sha256(descriptor)
         finally:

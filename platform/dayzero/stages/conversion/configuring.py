@@ -46,9 +46,11 @@ def _object(document: bytes) -> dict[str, Json]:
     try:
         config: Json = json.loads(document.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise BadInputError(f"config.json is not JSON: {str(error)[:160]}.") from error
+        raise BadInputError(f"config.json is not JSON: {str(error)[:160]}.", remedy="Its publisher has to mend it.") from error
     if not isinstance(config, dict):
-        raise BadInputError(f"config.json holds a JSON {type(config).__name__}, not an object.")
+        raise BadInputError(
+            f"config.json holds a JSON {type(config).__name__}, not an object.", remedy="Its publisher has to mend it."
+        )
     return config
 
 

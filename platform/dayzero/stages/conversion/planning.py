@@ -53,7 +53,10 @@ def _require_new_names(made: Mapping[str, Conversion], kept: Mapping[str, Conver
     names = [output.name for one in (*made.values(), *kept.values()) for output in one.outputs]
     twice = next((name for name in names if len(names) != len(set(names)) and names.count(name) > 1), None)
     if twice is not None:
-        raise BadInputError(f"{twice} is in the checkpoint, and is what another tensor would be converted to.")
+        raise BadInputError(
+            f"{twice} is in the checkpoint, and is what another tensor would be converted to.",
+            remedy="Its publisher has to rename one of them.",
+        )
 
 
 def _unpacked(tensors: _Tensors, quantization: Quantization | None) -> tuple[dict[str, Conversion], set[str]]:
@@ -72,7 +75,9 @@ def _unpacked(tensors: _Tensors, quantization: Quantization | None) -> tuple[dic
             remedy="FP8 in blocks, MXFP4 (gpt-oss) and 4-bit pack-quantized (compressed-tensors) can.",
         )
     if not made:
-        raise BadInputError("no tensor of this checkpoint is quantized: there is nothing to convert to bfloat16.")
+        raise BadInputError(
+            "no tensor of this checkpoint is quantized: there is nothing to convert to bfloat16.", remedy="Use it as it is."
+        )
     return made, taken
 
 
@@ -158,7 +163,10 @@ def _packed(tensors: _Tensors, quantization: Quantization | None) -> tuple[dict[
         elif len(tensor.shape) >= 2 and name.endswith(".weight"):
             left.add(".".join(name.removesuffix(".weight").split(".")[-2:]))
     if not made:
-        raise BadInputError("no BF16 weight of a linear module was found in the checkpoint: there is nothing to convert.")
+        raise BadInputError(
+            "no BF16 weight of a linear module was found in the checkpoint: there is nothing to convert.",
+            remedy="Use it as it is, or convert it to bfloat16 first.",
+        )
     return made, tuple(sorted(left))
 
 

@@ -36,7 +36,10 @@ def unfold(manifest: ShardManifest, ranks: Iterable[int] | None = None) -> Shard
     asked = None if ranks is None else set(ranks)
     absent = sorted((asked or set()) - {file.rank for file in manifest.files})
     if absent:
-        raise BadInputError(f"the manifest of {manifest.degrees} has no shard of rank {absent[0]}.")
+        raise BadInputError(
+            f"the manifest of {manifest.degrees} has no shard of rank {absent[0]}.",
+            remedy="Name a rank whose shard is there, or write it.",
+        )
     kept = [file for file in manifest.files if asked is None or file.rank in asked]
     if manifest.rules is None:
         return replace(manifest, files=tuple(kept))
