@@ -10,7 +10,7 @@ from dayzero import app
 from dayzero.cli.arguments import Degree, Json, Model, Platform, degrees_of, sized
 from dayzero.cli.screen import show_plan
 from dayzero.domain.planning import Objective
-from dayzero.errors import ExitCode
+from dayzero.errors import BadInputError, ExitCode
 from dayzero.stages.planning.asked import Asked
 from dayzero.steps import explaining
 from dayzero.steps.unpickling import has_headers
@@ -45,6 +45,9 @@ def plan(
     redundant_experts: Annotated[int | None, typer.Option(min=0, help="Second copies of busy experts, over ep ranks.")] = None,
     svg: Annotated[Path | None, typer.Option("--svg", help="Also draw memory and placement into this file.")] = None,
     launch: Annotated[str | None, typer.Option("--launch", help="Print only the script for vllm, sglang or torchrun.")] = None,
+    pool: Annotated[
+        str | None, typer.Option("--pool", help="With --launch: of the plan with prefill apart, prefill or decode.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Memory and parallel plan for a request, and why every other was rejected; without one, the plan that is verified."""
@@ -52,12 +55,14 @@ def plan(
         context, output, concurrency, rate, ttft, tpot, objective, tuple(cache_dtype or ()), redundant_experts, tokens_per_step,
         sequence, lora_rank, tuple(weight_dtype or ()),
     )  # fmt: skip
+    if pool is not None and launch is None:
+        raise BadInputError("--pool says whose script is printed.", remedy="Name the engine with --launch.")
     degrees = degrees_of(tp, pp, ep, dp, cp, etp)
     settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform)
     request = app.plan_request(settings, asked, template, tuple(what_if or ()), devices_given=devices is not None)
     bench = replace(work.bench, degrees=degrees, request=request, any_devices=devices is None)
     found = explaining.explained(bench, work.lease, with_weights=has_headers(work.release))
-    show_plan(found, svg=svg, launch=launch, json=json)
+    show_plan(found, svg=svg, launch=launch, pool=pool, json=json)
     if found.report.plan is None:
         raise typer.Exit(ExitCode.VERDICT_FAIL)

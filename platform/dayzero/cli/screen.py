@@ -31,8 +31,8 @@ DARK = frozenset({"blue", "green", "magenta", "red", "bright_black"})
 """Colours on which light letters are read."""
 
 
-def show_plan(found: Explained, *, svg: Path | None, launch: str | None, json: bool) -> None:
-    """A plan as it was asked for: the script of an engine, the document, or the screen; and its picture into a file."""
+def show_plan(found: Explained, *, svg: Path | None, launch: str | None, pool: str | None, json: bool) -> None:
+    """A plan as it was asked for: an engine's script (or a pool's), the document, or the screen; and its picture in a file."""
     undrawn = None
     if svg is not None:
         # First: whoever reads the screen through a pipe may stop reading it.
@@ -41,7 +41,7 @@ def show_plan(found: Explained, *, svg: Path | None, launch: str | None, json: b
         except NotFoundError as error:
             undrawn = error
     if launch is not None:
-        print_text(found.script(launch))
+        print_text(found.script(launch, pool))
     elif json:
         print_document(plan_document(found))
     else:

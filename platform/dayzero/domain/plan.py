@@ -166,7 +166,11 @@ class PrefillPool:
 
 @dataclass(frozen=True, slots=True)
 class ParallelPlan:
-    """A plan that fits: degrees, each rank's memory, layers by pipeline stage, estimates, and the rungs that lead to it."""
+    """A plan that fits: degrees, each rank's memory, layers by pipeline stage, estimates, and the rungs that lead to it.
+
+    `sequences` are those on each replica of attention at once, for which the memory is; None in training. With `prefill` the
+    plan decodes alone.
+    """
 
     degrees: Degrees
     memory: tuple[MemoryBudget, ...]
@@ -179,6 +183,7 @@ class ParallelPlan:
     warnings: tuple[str, ...] = ()
     rungs: tuple[Rung, ...] = ()
     prefill: PrefillPool | None = None
+    sequences: int | None = None
 
     @property
     def fullest(self) -> MemoryBudget:

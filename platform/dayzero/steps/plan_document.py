@@ -1,7 +1,10 @@
 """What `dayzero plan --json` prints: additive only; docs/reference/json.md describes it."""
 
+from collections.abc import Mapping
+
 from dayzero.domain.canonical import Json, plain
-from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, PrefillPool, Rejection
+from dayzero.domain.launch import Launch
+from dayzero.domain.plan import Estimates, Interval, MemoryBudget, NearestMiss, ParallelPlan, PlanReport, Rejection
 from dayzero.domain.planning import Degrees
 from dayzero.stages.explaining.memory import RankGroup, alone, rank_groups
 from dayzero.stages.explaining.refusals import families_of
@@ -20,6 +23,7 @@ def plan_document(explained: Explained) -> dict[str, Json]:
     report = explained.report
     return {
         **report_document(report, explained.search_s),
+        "apart": None if report.apart is None else _apart(report.apart, explained.pools),
         "model": explained.model,
         "what_if": None
         if explained.unchanged is None
@@ -59,7 +63,7 @@ def report_document(report: PlanReport, search_s: float) -> dict[str, Json]:
         "workload": plain(report.workload),
         "plan": None if report.plan is None else _plan(report.plan),
         "alternatives": [_plan(plan) for plan in report.alternatives],
-        "apart": None if report.apart is None or report.apart.prefill is None else _apart(report.apart, report.apart.prefill),
+        "apart": None if report.apart is None else _apart(report.apart, {}),
         "pareto": [_point(plan) for plan in report.pareto],
         "rejected": [_rejection(no) for no in report.rejected],
         "families": [
@@ -99,6 +103,7 @@ def _plan(plan: ParallelPlan) -> dict[str, Json]:
     return {
         **_degrees(plan.degrees),
         "choices": plain(plan.choices),
+        "sequences": plan.sequences,
         "stage_layers": plain(plan.stage_layers),
         "memory": _memory(plan.memory),
         "estimates": _estimates(plan.estimates),
@@ -123,8 +128,10 @@ def _plan(plan: ParallelPlan) -> dict[str, Json]:
     }
 
 
-def _apart(plan: ParallelPlan, pool: PrefillPool) -> Json:
-    """The decode pool as any plan, and the prefill pool beside it; `devices` are those of both."""
+def _apart(plan: ParallelPlan, pools: Mapping[str, Launch]) -> Json:
+    """The decode pool as any plan with the prefill pool beside it; `devices` of both, and each pool's engines."""
+    pool = plan.prefill
+    assert pool is not None, "a plan with prefill apart has its pool"
     prefill: dict[str, Json] = {
         **_degrees(pool.degrees),
         "devices": pool.devices,
@@ -134,7 +141,8 @@ def _apart(plan: ParallelPlan, pool: PrefillPool) -> Json:
         "transfer_s": pool.transfer_s,
         "memory": _memory((pool.memory,)),
     }
-    return {**_plan(plan), "devices": plan.devices, "prefill": prefill}
+    launch: dict[str, Json] = {name: plain(made.engines) for name, made in pools.items()}
+    return {**_plan(plan), "devices": plan.devices, "prefill": prefill, "launch": launch}
 
 
 def _memory(budgets: tuple[MemoryBudget, ...]) -> dict[str, Json]:

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.domain.launch import EngineLaunch
+from dayzero.domain.plan import MemoryBudget, PrefillPool
 from dayzero.domain.planning import Choices, Degrees, Training, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.bundle.generate import GENERATE_SCRIPT
 from dayzero.stages.launch.asked import Asked
-from dayzero.stages.launch.launching import command_line, descriptor, launch_of, launch_script
+from dayzero.stages.launch.launching import command_line, descriptor, launch_of, launch_of_pools, launch_script
 from dayzero.stages.launch.seats import seats
 from dayzero.stages.planning.placement import place, position_of
 from plans import DENSE, EXPERTS, GB, LINEAR, USUAL, cluster, made_plan, shipped, structure
@@ -253,6 +254,37 @@ def test_disaggregation_names_both_roles() -> None:
         "prefill",
         *["decode"] * 3,
     ]
+
+
+def test_each_pool_of_a_plan_with_prefill_apart_has_its_own_launch() -> None:
+    spec, limit = structure(DENSE), MemoryBudget(0, {"weights": 60 * GB}, 80 * GB)
+    pool = PrefillPool(Degrees(tp=4), 2, 2048, 3.5, 0.01, limit)
+    plan = replace(made_plan(Degrees(tp=2, dp=3), spec), prefill=pool, sequences=17)
+    prefill, decode = launch_of_pools(spec, plan, shipped("h200"), replace(SERVING, rate_per_s=2.0))
+    for launch, role, tp, count, most in ((prefill, "prefill", "4", 2, "1"), (decode, "decode", "2", 3, "17")):
+        by_name = {one.engine: one for one in launch.engines}
+        for engine, option, running in (("vllm", "--tensor-parallel-size", "--max-num-seqs"),
+                                        ("sglang", "--tp-size", "--max-running-requests")):  # fmt: skip
+            held_against_golden(by_name[engine])
+            assert [command.role for command in by_name[engine].commands] == [role] * count
+            assert {value(command.words, option) for command in by_name[engine].commands} == {tp}
+            assert {value(command.words, running) for command in by_name[engine].commands} == {most}
+        assert "one place" in by_name["torchrun"].unsupported[-1]
+    ascend, _ = launch_of_pools(spec, plan, shipped("ascend-910b-376t"), SERVING)
+    config = json.loads(value(ascend.engines[0].commands[0].words, "--kv-transfer-config") or "")
+    assert config["kv_connector_extra_config"] == {
+        "prefill": {"dp_size": 1, "tp_size": 4},
+        "decode": {"dp_size": 1, "tp_size": 2},
+    }
+
+
+def test_a_rate_s_plan_is_started_for_the_sequences_that_its_memory_holds() -> None:
+    spec, rate = structure(DENSE), replace(SERVING, concurrency=1, rate_per_s=4.0)
+    plan = replace(made_plan(Degrees(tp=2, dp=2), spec), sequences=23)
+    for engine in launch_of(spec, plan, shipped("h200"), rate).engines[:2]:
+        words = engine.commands[0].words
+        assert "23" in (value(words, "--max-num-seqs"), value(words, "--max-running-requests"))
+    assert descriptor(spec, plan, shipped("h200"), rate, "a-model")["concurrency"] == 46
 
 
 def test_memory_shares_follow_the_plan() -> None:

@@ -179,11 +179,11 @@ def test_pools_apart_that_keep_up_with_a_rate_are_as_small_as_they_can_be(ttft: 
         assert apart.prefill is not None and apart.prefill.requests_per_s > rate
         assert apart.estimates.throughput_tokens_per_s is not None and apart.estimates.ttft_s is not None
         assert apart.estimates.throughput_tokens_per_s.mid == pytest.approx(rate * 1000)
+        assert apart.sequences is not None and apart.sequences * apart.degrees.dp > rate
         assert ttft is None or apart.estimates.ttft_s.mid <= ttft
         assert all(one.limit_bytes and one.total_bytes <= one.limit_bytes for one in apart.memory)
     # One device fewer than they take, and no pair keeps up.
-    smaller = pools(2.0, devices=taken - 1)
-    assert smaller is None
+    assert pools(2.0, devices=taken - 1) is None
     assert pools(5000.0) is None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import ParallelPlan
-from dayzero.domain.planning import Workload
+from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.planning.placement import node_devices
 
@@ -18,8 +18,17 @@ def address(node: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """The plan is one of two pools: its role, prefill or decode, and how each of both is divided."""
+
+    role: str
+    prefill: Degrees
+    decode: Degrees
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
-    """A plan, what it is for and where it runs.
+    """A plan, what it is for and where it runs; `pool` where it is one of two.
 
     Engines know two kinds of data parallelism. Replicas of attention that share one set of experts are one *instance* of the
     engine; replicas of the whole model are independent instances.
@@ -29,6 +38,7 @@ class Asked:
     plan: ParallelPlan
     profile: PlatformProfile
     workload: Workload
+    pool: Pool | None = None
 
     @property
     def sharing(self) -> int:
@@ -64,7 +74,12 @@ class Asked:
     @property
     def sequences(self) -> int:
         """Sequences that one replica of attention serves at once."""
-        return max(1, -(-self.workload.concurrency // self.plan.degrees.dp))
+        return self.plan.sequences or max(1, -(-self.workload.concurrency // self.plan.degrees.dp))
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether prefill and decode have instances of their own."""
+        return self.pool is not None or self.plan.choices.prefill_devices > 0
 
     @property
     def layer_counts(self) -> tuple[int, ...]:
@@ -72,7 +87,9 @@ class Asked:
         return tuple(last - first for first, last in self.plan.stage_layers)
 
     def role_of(self, instance: int) -> str:
-        """serve, or with disaggregation prefill for the first instances and decode for the others."""
+        """serve, or with disaggregation the pool's; without pools prefill for the first instances and decode for the others."""
+        if self.pool is not None:
+            return self.pool.role
         prefill = self.plan.choices.prefill_devices
         if not prefill:
             return "serve"

@@ -2,18 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.launch import EngineLaunch, Launch, NodeCommand
-from dayzero.domain.plan import ParallelPlan
+from dayzero.domain.plan import Estimates, ParallelPlan
 from dayzero.domain.planning import Workload
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.bundle.escape import clean, shell_word
-from dayzero.stages.launch.asked import MODEL_DIR, Asked, address
+from dayzero.stages.launch.asked import MODEL_DIR, Asked, Pool, address
 from dayzero.stages.launch.sglang import sglang_launch
 from dayzero.stages.launch.torchrun import torchrun_launch
 from dayzero.stages.launch.vllm import vllm_launch
+from dayzero.stages.layout.partition import stage_layers
 from dayzero.stages.planning.placement import RANK_ORDER, by_node, nested, placed, position_of, ranges
 
 SCHEMA = "dayzero.launch/1"
@@ -24,6 +26,31 @@ def launch_of(spec: ModelSpec, plan: ParallelPlan, profile: PlatformProfile, wor
     """The launch of the plan on every engine that dayzero knows."""
     asked = Asked(spec, plan, profile, workload)
     return Launch(tuple(make(asked) for make in ENGINES.values()))
+
+
+def launch_of_pools(spec: ModelSpec, plan: ParallelPlan, profile: PlatformProfile, workload: Workload) -> tuple[Launch, Launch]:
+    """The launches of a plan's prefill pool and of its decode pool on every engine; each numbers its nodes from 0."""
+    pool = plan.prefill
+    assert pool is not None, "the plan has no prefill pool"
+    together = replace(plan.choices, prefill_devices=0)
+    decode = replace(plan, prefill=None, choices=together)
+    degrees = replace(pool.degrees, dp=pool.degrees.dp * pool.instances)
+    prefill = ParallelPlan(
+        degrees=degrees,
+        memory=(pool.memory,),
+        stage_layers=stage_layers(len(spec.layers), degrees.pp),
+        estimates=Estimates(),
+        binds=None,
+        ladder=(),
+        choices=replace(together, chunk_tokens=pool.chunk_tokens),
+        sequences=1,
+    )
+    made = (
+        Asked(spec, one, profile, workload, Pool(role, pool.degrees, plan.degrees))
+        for role, one in (("prefill", prefill), ("decode", decode))
+    )
+    first, second = (Launch(tuple(make(asked) for make in ENGINES.values())) for asked in made)
+    return first, second
 
 
 def launch_script(launch: EngineLaunch) -> str:
@@ -96,7 +123,9 @@ def descriptor(
         "page_tokens": choices.page_tokens,
         "prefill_devices": choices.prefill_devices,
         "context_tokens": workload.context_tokens,
-        "concurrency": workload.concurrency,
+        "concurrency": workload.concurrency
+        if workload.rate_per_s is None or plan.sequences is None
+        else plan.sequences * degrees.dp,
         "rank_order": list(RANK_ORDER),
         "stages": [{"stage": index, "layers": [first, last]} for index, (first, last) in enumerate(plan.stage_layers)],
         "experts": _experts(spec, plan, workload),

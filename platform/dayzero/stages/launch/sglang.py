@@ -144,7 +144,7 @@ def _notes(asked: Asked) -> Iterator[str]:
         yield "SGLang divides the chunk and the running requests by the replicas of attention: both are given for all of them"
     if asked.instances > 1:
         yield f"{asked.instances} independent instances: a router in front of them shares the requests out"
-    if choices.prefill_devices:
+    if asked.is_apart:
         yield "a router that sends each request to a prefill and then to a decode instance is needed in front"
     if degrees.ep > 1 and degrees.etp == 1 and asked.profile.vendor == "nvidia":
         yield "experts talk by all-reduce, SGLang's default; where DeepEP is installed, --moe-a2a-backend deepep does less"

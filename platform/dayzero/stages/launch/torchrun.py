@@ -45,7 +45,7 @@ def _refusals(asked: Asked, seating: Seating) -> Iterator[str]:
         yield f"the modelling library generates without context parallelism: cp {degrees.cp} cannot be asked for"
     if degrees.etp > 1:
         yield f"the modelling library keeps experts whole: etp {degrees.etp} cannot be asked for"
-    if asked.plan.choices.prefill_devices:
+    if asked.is_apart:
         yield "generate.py does prefill and decode in one place"
     if degrees.dp == 1 and not seating.even:
         yield "torchrun wants as many processes on every node"

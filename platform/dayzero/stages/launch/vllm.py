@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 
 from dayzero.domain.launch import EngineLaunch, NodeCommand
+from dayzero.domain.planning import Degrees
 from dayzero.stages.launch.asked import MODEL_DIR, Asked, address, cache_refusal, common_refusals, redundant_refusals
 from dayzero.stages.launch.figures import memory_share
 from dayzero.stages.launch.seats import Seat, Seating, seats, sharing_notes, visible
@@ -150,14 +151,19 @@ def _transfer(asked: Asked, seat: Seat, role: str) -> list[str]:
         return []
     kind = "kv_producer" if role == "prefill" else "kv_consumer"
     if asked.profile.vendor == "ascend":
-        sizes = {"dp_size": asked.sharing, "tp_size": asked.plan.degrees.tp}
+        pool, own = asked.pool, asked.plan.degrees
+        prefill, decode = (_sizes_of(one) for one in ((pool.prefill, pool.decode) if pool else (own, own)))
         config: dict[str, object] = {
             "kv_connector": "MooncakeConnectorV1", "kv_role": kind, "kv_port": str(TRANSFER_PORT + 100 * seat.instance),
-            "engine_id": str(seat.instance), "kv_connector_extra_config": {"prefill": sizes, "decode": sizes},
+            "engine_id": str(seat.instance), "kv_connector_extra_config": {"prefill": prefill, "decode": decode},
         }  # fmt: skip
     else:
         config = {"kv_connector": "NixlConnector", "kv_role": kind}
     return ["--kv-transfer-config", json.dumps(config)]
+
+
+def _sizes_of(degrees: Degrees) -> dict[str, int]:
+    return {"dp_size": degrees.attention_dp, "tp_size": degrees.tp}
 
 
 def _notes(asked: Asked, engine: str, seating: Seating) -> Iterator[str]:
@@ -167,7 +173,7 @@ def _notes(asked: Asked, engine: str, seating: Seating) -> Iterator[str]:
     yield from sharing_notes(asked, seating)
     if asked.instances > 1:
         yield f"{asked.instances} independent instances: a load balancer in front of them shares the requests out"
-    if choices.prefill_devices:
+    if asked.is_apart:
         yield "a proxy that sends each request to a prefill and then to a decode instance is needed in front"
     if not seating.as_placed:
         yield _seated_otherwise(asked, seating)

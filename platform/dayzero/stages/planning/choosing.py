@@ -116,6 +116,7 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
     """The whole plan of a candidate that fits: each rank's memory, estimates with intervals, ladder."""
     memory, degrees = search.memory, candidate.degrees
     sequences = search.sequences_of(candidate)
+    served = sequences or -(-search.workload.concurrency // degrees.dp)
     estimates, binds = search.estimator.estimates(degrees, candidate.choices)
     layers = len(memory.spec.layers)
     return ParallelPlan(
@@ -126,6 +127,7 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
         binds=binds,
         ladder=_ladder(search, candidate, found),
         choices=candidate.choices,
+        sequences=served if search.workload.training is None else None,
         warnings=tuple(f"{assumed.field}: {assumed.value} ({assumed.why})" for assumed in memory.spec.assumptions),
     )
 
@@ -138,7 +140,7 @@ def _apart(search: Search, found: Found, devices: int) -> ParallelPlan | None:
     both = _plan(search, best.candidate, found)
     memory = search.memory.budgets(best.candidate.degrees, best.candidate.choices, best.served.sequences)
     estimates = apart_estimates(search.estimator, best)
-    return replace(both, prefill=best.pool, estimates=estimates, binds=None, memory=memory)
+    return replace(both, prefill=best.pool, estimates=estimates, binds=None, memory=memory, sequences=best.served.sequences)
 
 
 def _ladder(search: Search, candidate: Candidate, found: Found) -> tuple[Degrees, ...]:
