@@ -285,3 +285,39 @@ def test_a_copy_elsewhere_is_no_other_name_of_the_object(store: ObjectStore, tmp
     place = take(store, hub, release)["config.json"]
     copy = over(store, hub).download(release, "config.json", tmp_path / "out", None)
     assert copy.read_bytes() == place.read_bytes() and not copy.samefile(place)
+
+
+def test_what_a_victim_shares_with_the_release_that_comes_stays(tmp_path: Path) -> None:
+    """Found by the state machine: the shared object went with the victim, and the release that came did not fit any more."""
+    store, hub = ObjectStore(tmp_path / "store", 20_000), MemoryHub()
+    shared, other = {"a.safetensors": b"a" * 8000}, {"pinned.safetensors": b"p" * 4000}
+    first = release_of(shared | {"b.safetensors": b"b" * 6000}, "acme/first")
+    pinned, second = release_of(other, "acme/pinned"), release_of(shared | {"c.safetensors": b"c" * 7000}, "acme/second")
+    hub.publish(first, shared | {"b.safetensors": b"b" * 6000})
+    hub.publish(pinned, other)
+    hub.publish(second, shared | {"c.safetensors": b"c" * 7000})
+    take(store, hub, pinned)
+    take(store, hub, first)
+    sent = hub.sent_bytes
+    with store.pinned(pinned.content_id):
+        take(store, hub, second)
+    assert hub.sent_bytes == sent + 7000 and {one.names[-1] for one in store.releases()} == {"acme/pinned", "acme/second"}
+
+
+def test_a_full_disk_counts_what_an_eviction_frees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ObjectStore(tmp_path / "store", 15_000)
+    hub, release = published()
+    take(store, hub, release)
+    files = {"model.safetensors": b"z" * 9000}
+    second = release_of(files, "acme/second")
+    hub.publish(second, files)
+
+    def usage(_: Path) -> Usage:
+        free = disk.SPARE_BYTES + 10_300 - sum(store.folder.sizes().values())
+        return Usage(10**9, 10**9 - free, free)
+
+    monkeypatch.setattr(disk.shutil, "disk_usage", usage)
+    with pytest.raises(DependencyError), ObjectStore(tmp_path / "other").taking(second, second.files):
+        pass
+    with store.taking(second, second.files) as evicted:
+        assert [gone.freed_bytes for gone in evicted] == [10_263]

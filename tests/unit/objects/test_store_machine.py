@@ -141,4 +141,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -1,7 +1,7 @@
 """References of a store: one small file a content, written whole or not at all."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,11 +49,9 @@ class References:
         with suppress(OSError):
             os.utime(self._folder.reference(content_id))
 
-    def known_object(self, stated: str) -> str | None:
-        """The object of a stated digest: the sha256 itself, or what some reference says of a git blob id."""
-        if len(stated) == 64:
-            return stated
-        return next((one.objects[stated] for one in self.all() if stated in one.objects), None)
+    def known_objects(self) -> Mapping[str, str]:
+        """The objects of stated digests, as the references know them; a sha256 is the name of its object anyway."""
+        return {stated: name for one in self.all() for stated, name in one.objects.items()}
 
     def _read(self, path: Path) -> StoredRelease:
         """The reference in a file, parsed once for each version of it: a server asks at every request."""

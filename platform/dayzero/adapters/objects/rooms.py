@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dayzero.adapters.objects.folder import StoreFolder
 from dayzero.adapters.objects.references import References
 from dayzero.disk import require_space
-from dayzero.domain.stored import Evicted, Keep, StoredRelease, StoreUse, Swept
+from dayzero.domain.stored import Evicted, Keep, RoomPlan, StoredRelease, StoreUse, Swept
 from dayzero.errors import BlockedError
 from dayzero.stages.retention.eviction import plan_room
 
@@ -67,23 +67,33 @@ class Rooms:
             return not free
 
     def make(self, coming: StoredRelease) -> tuple[Evicted, ...]:
-        """Room for what the release (pinned by whoever asks) still lacks: loose objects and abandoned downloads go first, then
-        releases, the least recently used first. BlockedError with the numbers, and nothing is taken away, where it cannot fit;
-        DependencyError where the disk is too full."""
+        """Keep the reference (its content is pinned by whoever asks), and make room for what it still lacks: loose objects and
+        abandoned downloads go first, then releases, the least recently used first.
+
+        BlockedError with the numbers where it cannot fit, DependencyError where the disk is too full: then nothing was changed.
+        (A victim that somebody pins at the last moment may leave earlier ones gone.)
+        """
+        account, plan = self._planned(coming)
+        # Before anything goes: what the release has of the others' objects must not go with them.
+        self._references.write(coming)
         evicted: list[Evicted] = []
-        while True:
-            account = self._account(coming)
-            if self._limit_bytes is None or account.used_bytes + account.needed_bytes <= self._limit_bytes:
-                break
-            plan = plan_room(account.keeps, account.used_bytes - account.spare_bytes, account.needed_bytes, self._limit_bytes)
-            if plan.lacking_bytes:
-                raise self._refused(coming, account.needed_bytes, account.used_bytes, plan.pinned_bytes, plan.lacking_bytes)
+        while plan is not None:
             self._sweep(account.loose, account.abandoned)
             why = f"{account.needed_bytes:,} bytes for {coming.names[-1]} under the limit of {self._limit_bytes:,}"
-            gone = [one for victim in plan.victims if (one := self.evict(victim, why)) is not None]
-            evicted += gone
-        require_space(self._folder.objects, account.download_bytes, f"storing {coming.names[-1]}")
+            evicted += [gone for victim in plan.victims if (gone := self.evict(victim, why)) is not None]
+            account, plan = self._planned(coming)
         return tuple(evicted)
+
+    def _planned(self, coming: StoredRelease) -> tuple[_Account, RoomPlan | None]:
+        """What there is, and how room is made in it; None: nothing has to go. Errors: see make."""
+        account, plan, freed = self._account(coming), None, 0
+        if self._limit_bytes is not None and account.used_bytes + account.needed_bytes > self._limit_bytes:
+            plan = plan_room(account.keeps, account.used_bytes - account.spare_bytes, account.needed_bytes, self._limit_bytes)
+            freed = plan.freed_bytes + account.spare_bytes
+            if plan.lacking_bytes:
+                raise self._refused(coming, account, plan)
+        require_space(self._folder.objects, account.download_bytes - freed, f"storing {coming.names[-1]}")
+        return account, plan
 
     def evict(self, content_id: str, why: str) -> Evicted | None:
         """Let a release go, with the objects that nobody else refers to; None when it is pinned, and stays."""
@@ -150,7 +160,7 @@ class Rooms:
             for stated in one.missing
             if stated not in sizes
         }
-        mine = {stated: coming.sizes.get(stated, 0) for stated in coming.missing if stated not in sizes}
+        mine = {stated: coming.sizes.get(stated, 0) for stated in coming.missing}
         needed = {stated: size for stated, size in mine.items() if stated not in promised}
         loose = {name: sizes[name] for name in self._loose(sizes, [*others, coming]) if name not in coming.missing}
         abandoned = {stated: size for stated, size in partial.items() if stated not in promised and stated not in mine}
@@ -163,9 +173,10 @@ class Rooms:
             abandoned=abandoned,
         )
 
-    def _refused(self, coming: StoredRelease, needed: int, used: int, pinned: int, lacking: int) -> BlockedError:
+    def _refused(self, coming: StoredRelease, account: _Account, plan: RoomPlan) -> BlockedError:
         return BlockedError(
-            f"{coming.names[-1]} needs {needed:,} bytes more in the store {self._folder.root}, which holds {used:,} of at most"
-            f" {self._limit_bytes:,}; {pinned:,} of them are in use, and {lacking:,} bytes are lacking even if all else goes.",
+            f"{coming.names[-1]} needs {account.needed_bytes:,} bytes more in the store {self._folder.root}, which holds"
+            f" {account.used_bytes:,} of at most {self._limit_bytes:,}; {plan.pinned_bytes:,} of them are in use, and"
+            f" {plan.lacking_bytes:,} bytes are lacking even if all else goes.",
             remedy="Raise DAYZERO_STORE_LIMIT_BYTES, or let what is in use end.",
         )

@@ -22,6 +22,7 @@ from dayzero.names import inside
 from dayzero.ports.hub import Hub, Progress
 
 INCOMPLETE = ".incomplete"
+SHA256_DIGITS = 64
 _WINDOW_BYTES = 1 << 20
 
 
@@ -107,9 +108,7 @@ class ObjectStore:
         with self.pinned(release.content_id):
             with self.folder.changing():
                 reference = with_release(self.references.find(release.content_id), release, files)
-                reference = replace(reference, objects=self._whole(reference))
-                evicted = self.rooms.make(reference)
-                self.references.write(reference)
+                evicted = self.rooms.make(replace(reference, objects=self._here(reference)))
             yield evicted
 
     def obtain(self, hub: Hub, release: Release, file: RepoFile, progress: Progress | None = None) -> Path:
@@ -163,17 +162,23 @@ class ObjectStore:
             self.folder.quarantine.mkdir(exist_ok=True)
             return self.folder.object(name).replace(self.folder.quarantine / name)
 
-    def _whole(self, reference: StoredRelease) -> dict[str, str]:
-        """The objects of a reference that are there."""
-        return {stated: name for stated, name in reference.objects.items() if self.object(name) is not None}
+    def _here(self, reference: StoredRelease) -> dict[str, str]:
+        """The objects of what a reference asks for that are there in their full size, whichever release brought them."""
+        known, sizes = self.references.known_objects(), reference.sizes
+        found = {stated: known.get(stated, stated) for stated in reference.wanted}
+        return {
+            stated: name
+            for stated, name in found.items()
+            if len(name) == SHA256_DIGITS and (place := self.object(name)) and sizes.get(stated) in (None, place.stat().st_size)
+        }
 
     def _adopted(self, release: Release, file: RepoFile) -> Path | None:
         """The object where it is already here, referred to from now on."""
         stated = stated_digest(file) or ""
         with self.folder.changing():
-            name = self.references.known_object(stated)
-            place = self.object(name) if name is not None else None
-            if name is None or place is None:
+            name = self.references.known_objects().get(stated, stated)
+            place = self.object(name) if len(name) == SHA256_DIGITS else None
+            if place is None:
                 return None
             if place.stat().st_size == file.size_bytes:
                 self._refer(release, file, name)
