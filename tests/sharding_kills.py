@@ -1,6 +1,7 @@
 """SIGKILLs of a sharding process at random moments, and what must hold after each of them."""
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -18,19 +19,27 @@ from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.sources import WINDOW_BYTES
 from dayzero.adapters.transfer.verifying import read_manifest
 from dayzero.domain.planning import Degrees
+from dayzero.domain.shards import ShardManifest
+from dayzero.stages.transfer.routing import routes_of, tensors_by_source
 from hub_process import written_by
 from wide_checkpoints import Config, Written, write_checkpoint
 
 
 @dataclass(slots=True)
 class KillFigures:
-    """What a series of kills came to. `found` counts the kills by what lay on the disk after them."""
+    """What a series of kills came to. `found` counts the kills by what lay on the disk after them.
+
+    `redone_bytes`: what was written beyond what the shards hold, as the kernel counts. `lost_bytes`: what had been written at
+    each kill and was not durable yet by the journal's word, so that it was written again.
+    """
 
     kills: int = 0
     runs_to_the_end: int = 0
     output_bytes: int = 0
     checkpoint_bytes: int = 0
     redone_bytes: int = 0
+    lost_bytes: int = 0
+    most_lost_bytes: int = 0
     found: Counter[str] = field(default_factory=Counter)
 
     def document(self) -> Mapping[str, object]:
@@ -50,17 +59,20 @@ def killed_again_and_again(
     truth = {file.path: sha256(folder / "whole" / file.path) for file in layout.files}
     figures = KillFigures(output_bytes=sum(file.size_bytes for file in layout.files), checkpoint_bytes=checkpoint_bytes)
     moments = random.Random(seed)
-    before = 0
+    before = durable = 0
     while figures.kills < kills:
         moved, ended = run(written, folder / "out", checkpoint_bytes, moments.uniform(0, 1.2 * typical_s))
         before += moved
         if not ended:
             figures.kills += 1
             figures.found[what_is_there(folder / "out", truth)] += 1
+            lost, durable = durable + moved, durable_bytes(folder / "out", written, layout)
+            figures.lost_bytes += max(0, lost - durable)
+            figures.most_lost_bytes = max(figures.most_lost_bytes, lost - durable)
             continue
         figures.runs_to_the_end += 1
         compare(folder, truth, figures, before)
-        before = 0
+        before = durable = 0
     before += run(written, folder / "out", checkpoint_bytes, None)[0]
     compare(folder, truth, figures, before)
     return figures
@@ -102,6 +114,27 @@ def what_is_there(out: Path, truth: Mapping[str, str]) -> str:
     if JOURNAL in names:
         return "a journal"
     return "files without a journal" if any(name.endswith(INCOMPLETE) for name in names) else "nothing"
+
+
+def durable_bytes(out: Path, written: Written, layout: ShardManifest) -> int:
+    """Bytes of rank files that a run need not write again, by what the journal says."""
+    if (out / MANIFEST).exists():
+        return sum(file.size_bytes for file in layout.files)
+    if not (out / JOURNAL).exists():
+        return 0
+    reached: dict[str, int] = {}
+    for line in (out / JOURNAL).read_bytes().splitlines(keepends=True)[1:]:
+        if line.endswith(b"\n"):
+            fact = json.loads(line.partition(b" ")[2])
+            reached[fact["source"]] = max(reached.get(fact["source"], 0), fact["to"])
+    slices = tensors_by_source(layout)
+    total = 0
+    for source, to in reached.items():
+        headers = [header for header in written.index.tensors if header.file == source]
+        for route in routes_of(layout, slices[source], headers).routes:
+            passed = max(0, min(to, route.end) - route.begin)
+            total += passed * route.taken_bytes // route.row_bytes
+    return total
 
 
 def compare(folder: Path, truth: Mapping[str, str], figures: KillFigures, moved: int) -> None:

@@ -20,6 +20,7 @@ def test_a_hundred_kills(tmp_path: Path) -> None:
     figures = killed_again_and_again(tmp_path, CONFIG, files=4, kills=100, checkpoint_bytes=8 << 20, seed=11)
     assert figures.kills == 100
     assert figures.redone_bytes <= figures.kills * most_in_flight(figures.checkpoint_bytes)
+    assert figures.most_lost_bytes <= most_in_flight(figures.checkpoint_bytes)
     conditions = {
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),
