@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from dayzero.adapters.transfer.resharding import reshard
 from dayzero.adapters.transfer.sharding import write_shards
 from dayzero.adapters.transfer.verifying import verify_shards
 from dayzero.app.resharding import reshard as reshard_folder
+from dayzero.codec import dump
 from dayzero.domain.planning import Degrees
-from dayzero.domain.shards import Integrity, ShardManifest
+from dayzero.domain.shards import Integrity, ShardManifest, WeightsState
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.errors import BadInputError, IntegrityError
 from dayzero.stages.layout.laying import UncuttableError, lay_out
+from dayzero.stages.layout.ranks import fold
 from dayzero.stages.layout.replanning import index_of_shards
 
 
@@ -73,6 +76,16 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert [source.sha256 for source in back.sources] == [
         source.sha256 for source in verify_shards(tmp_path / "shards").sources
     ]
+
+
+def test_a_word_that_was_given_for_shards_stays_named(tmp_path: Path) -> None:
+    whole = shards_of(tmp_path, Degrees(tp=2))
+    sources = tuple(replace(source, verified=True) for source in whole.sources)
+    vouched = replace(whole, sources=sources, vouched_by="5" * 16)
+    (tmp_path / "shards" / "manifest.json").write_bytes(dump(fold(vouched)))
+    for integrity, state in ((Integrity.SHA256, WeightsState.VOUCHED), (Integrity.NONE, WeightsState.UNVERIFIED)):
+        again = lay_out("content", spec_of("moe"), index_of_shards(vouched), Degrees())
+        assert reshard(tmp_path / "shards", again, tmp_path / state.value, None, integrity=integrity).state is state
 
 
 class EndedError(Exception):
