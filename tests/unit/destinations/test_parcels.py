@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dayzero import disk
-from dayzero.adapters.destinations.place import Place
+from dayzero.adapters.destinations.place import Place, part_bytes
 from dayzero.adapters.destinations.putting import parcel_of, put_files
 from dayzero.adapters.destinations.taking import take_files
 from dayzero.codec import dump, load
@@ -52,10 +52,10 @@ class Stopping:
         self.order: list[str] = []
         write = Place.write
 
-        def counted(place: Place, name: str, windows: Iterable[bytes]) -> None:
+        def counted(place: Place, name: str, windows: Iterable[bytes], size_bytes: int = 0) -> None:
             if after is not None and len(self.order) >= after:
                 raise UnavailableError("the network went away.")
-            write(place, name, windows)
+            write(place, name, windows, size_bytes)
             self.order.append(name)
 
         monkeypatch.setattr(Place, "write", counted)
@@ -222,6 +222,12 @@ def test_places_that_cannot_be_opened_say_why(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "file").write_bytes(b"x")
     with pytest.raises(DependencyError, match="Not a directory"):
         put_files({"a": tmp_path / "file"}, CONTENT, str(tmp_path / "file" / "below"))
+
+
+def test_a_rank_of_a_terabyte_fits_into_the_parts_that_s3_takes() -> None:
+    assert part_bytes(0) == part_bytes(10**9) == 50 << 20
+    for size_bytes in (10**12, 5 * 10**12):
+        assert part_bytes(size_bytes) * 10_000 >= size_bytes
 
 
 @settings(max_examples=40, deadline=None)

@@ -14,6 +14,8 @@ from dayzero.errors import BadInputError, BlockedError, DayzeroError, Dependency
 
 WINDOW_BYTES = 16 << 20
 INCOMPLETE = ".incomplete"
+_PART_BYTES = 50 << 20
+_PARTS_AT_MOST = 9_000
 _ACCESS = "Give this process access there (for S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or a role)."
 _EXTRAS = {"s3": "s3", "s3a": "s3"}
 
@@ -69,13 +71,16 @@ class Place:
             yield window
             begin = stop
 
-    def write(self, name: str, windows: Iterable[bytes]) -> None:
-        """A file that appears whole, or not at all: an earlier one of its name stays until then."""
+    def write(self, name: str, windows: Iterable[bytes], size_bytes: int = 0) -> None:
+        """A file that appears whole, or not at all: an earlier one of its name stays until then.
+
+        `size_bytes` is how many will come: one part of an upload is held in memory, and a file may have so many parts.
+        """
         if self._local:
             self._write_here(Path(self._at(name)), windows)
             return
         with self._speaking(name):
-            stream = self._files.open(self._at(name), "wb", autocommit=False)
+            stream = self._files.open(self._at(name), "wb", block_size=part_bytes(size_bytes), autocommit=False)
         try:
             for window in windows:
                 with self._speaking(name):
@@ -135,6 +140,11 @@ class Place:
             raise UnavailableError(
                 f"{where} failed: {error}.", remedy="See whether the address is right (for S3: AWS_ENDPOINT_URL), or try later."
             ) from error
+
+
+def part_bytes(size_bytes: int) -> int:
+    """Bytes of one part of an upload: S3 takes at most 10,000 (Amazon S3 user guide, multipart upload limits)."""
+    return max(_PART_BYTES, -(-size_bytes // _PARTS_AT_MOST))
 
 
 def _client_errors() -> tuple[type[Exception], ...]:

@@ -37,7 +37,7 @@ def put_files(files: Mapping[str, Path], content_id: str, url: str, progress: Pr
     missing = _absent(place, parcel.files)
     kept = done = parcel.size_bytes - sum(file.size_bytes for file in missing)
     for file in sorted(missing, key=lambda one: (one.path.rpartition("/")[2] in LAST, one.path)):
-        place.write(file.path, _sent(files[file.path], file, done, parcel.size_bytes, progress))
+        place.write(file.path, _sent(files[file.path], file, done, parcel.size_bytes, progress), file.size_bytes)
         done += file.size_bytes
     wrong = _absent(place, parcel.files)
     if wrong:
