@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,15 +23,16 @@ def serving(data_dir: Path) -> Iterator[str]:
     """The URL of `dayzero hub serve` over the store of a data folder."""
     command = [sys.executable, "-m", "dayzero.cli.main", "hub", "serve", "--port", "0", "--json"]
     environment = {**os.environ, "DAYZERO_DATA_DIR": str(data_dir)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert told["folder"] == str(data_dir / "store")
         yield str(told["url"])
     finally:
-        process.terminate()
-        process.communicate(timeout=20)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=20)
+    assert (process.returncode, said) == (0, "")
 
 
 def test_a_release_goes_from_the_hub_to_a_site_and_to_its_second_node(tmp_path: Path) -> None:

@@ -29,10 +29,9 @@ class Place:
         try:
             self._files, self._root = fsspec.core.url_to_fs(url, use_listings_cache=False)
         except ImportError as error:
-            protocol = urlsplit(url).scheme
-            extra = _EXTRAS.get(protocol)
-            wanted = f"'dayzero[{extra}]'" if extra else f"the package that fsspec needs for {protocol}"
-            raise DependencyError(f"{self.shown} needs a package: {error}.", remedy=f"pip install {wanted}.") from error
+            extra = _EXTRAS.get(urlsplit(url).scheme)
+            remedy = f"pip install 'dayzero[{extra}]'" if extra else "Install it, or name another place"
+            raise DependencyError(f"{self.shown} needs a package: {error}.", remedy=f"{remedy}.") from error
         except ValueError as error:
             raise BadInputError(
                 f"{self.shown} is no place that can be opened: {error}.", remedy="Write s3://bucket/folder, or a folder here."

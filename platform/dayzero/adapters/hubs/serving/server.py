@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -45,7 +46,8 @@ def url_of(listening: socket.socket) -> str:
 
 def serve_forever(app: Any, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM."""
-    _server(app).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):
+        _server(app).run(sockets=[listening])
 
 
 def _server(app: Any) -> uvicorn.Server:
@@ -57,6 +59,7 @@ def _server(app: Any) -> uvicorn.Server:
         access_log=False,
         timeout_graceful_shutdown=_CLOSE_WITHIN_S,
         ws="none",
+        lifespan="off",
     )
     return uvicorn.Server(config)
 
