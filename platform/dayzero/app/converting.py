@@ -16,7 +16,8 @@ from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import DependencyError
 from dayzero.ports.hub import Progress
 from dayzero.settings import Settings
-from dayzero.steps import unpickling, weights
+from dayzero.steps import unpickling
+from dayzero.steps.shards import fetch_step, on_disk
 
 
 def convert(settings: Settings, model: str, target: WeightFormat, out: Path, progress: Progress | None) -> ConversionPlan:
@@ -26,8 +27,8 @@ def convert(settings: Settings, model: str, target: WeightFormat, out: Path, pro
     except ImportError as error:
         raise _lacking(error) from error
     work = local_work(settings, model, "cpu")
-    weights.fetch_step(work.bench, work.lease)
-    model_dir = weights.on_disk(work.bench, work.release, Degrees()).model_dir
+    fetch_step(work.bench, work.lease)
+    model_dir = on_disk(work.bench, work.release, Degrees()).model_dir
     return convert_checkpoint(model_dir, target, out, progress)
 
 

@@ -13,7 +13,7 @@ from dayzero.domain.shards import Integrity
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.structure.document import inspect_document
-from dayzero.steps import concluding, prestaging, weights
+from dayzero.steps import concluding, prestaging, shards, weights
 from dayzero.steps.contract import Bench
 from dayzero.steps.documents import (
     adapt_document,
@@ -41,8 +41,7 @@ def inspect(
 ) -> None:
     """Structure, parameters and state, from configuration and tensor headers; no weights are read."""
     work = app.local_work(load_settings(), model, "cpu")
-    read = weights.full_structure if work.release.weight_files() else prestaging.structure
-    spec = read(work.bench, work.lease, kv_dtype).noun
+    spec = weights.known_structure(work.bench, work.lease, kv_dtype).noun
     spec = replace(spec, known=app.knows_architecture(spec.model_type))
     document = inspect_document(spec, work.release.ref, context)
     if json:
@@ -77,9 +76,9 @@ def fetch(
     with bytes_shown(f"fetch {work.release.repo_id}") as progress:
         bench = replace(_approving(work.bench, yes), degrees=degrees, progress=progress)
         if recheck:
-            streamed = weights.written_shards(bench, work.lease, out)
+            streamed = shards.written_shards(bench, work.lease, out)
         else:
-            streamed = weights.write_shards(bench, work.lease, out, ranks=asked, integrity=integrity)
+            streamed = shards.write_shards(bench, work.lease, out, ranks=asked, integrity=integrity)
     if json:
         print_document(fetch_document(streamed, out))
         return

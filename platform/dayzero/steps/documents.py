@@ -11,7 +11,7 @@ from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
-from dayzero.steps.weights import Streamed
+from dayzero.steps.shards import Streamed
 
 
 def exit_code_of(entry: CompatibilityEntry) -> ExitCode:

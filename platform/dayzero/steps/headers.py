@@ -7,10 +7,16 @@ from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.ports.hub import Hub
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights, unread_weights
-from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, index_of, parse_header, parse_weight_map
+from dayzero.stages.headers.reading import (
+    LENGTH_BYTES,
+    MAX_INDEX_BYTES,
+    header_length,
+    index_of,
+    parse_header,
+    parse_weight_map,
+)
 
 FIRST_READ_BYTES = 64 * 1024
-MAX_INDEX_BYTES = 200_000_000
 
 
 def checkpoint_index(hub: Hub, release: Release) -> CheckpointIndex:

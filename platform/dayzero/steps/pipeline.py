@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
-from dayzero.steps import bridging, measuring, planning, prestaging, publishing, rehearsing, verifying, weights
+from dayzero.steps import bridging, measuring, planning, prestaging, publishing, rehearsing, shards, verifying, weights
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
@@ -41,8 +41,8 @@ STEPS: Mapping[Purpose, tuple[Step, ...]] = {
         Step("headers", "Tensor headers", Place.CONTROL, weights.headers_step),
         Step("plan-weights", "Exact plan", Place.CONTROL, weights.exact_plan_step),
         BRIDGING,
-        Step("fetch", "Fetch", Place.PLATFORM, weights.fetch_step),
-        Step("shard", "Shard", Place.PLATFORM, weights.shard_step),
+        Step("fetch", "Fetch", Place.PLATFORM, shards.fetch_step),
+        Step("shard", "Shard", Place.PLATFORM, shards.shard_step),
         *OBSERVING,
         Step("bundle", "Bundle", Place.PUBLISH, publishing.bundle_step),
         Step("image", "Image", Place.PUBLISH, publishing.image_step),

@@ -14,10 +14,8 @@ from dayzero.names import safe_repo_id
 from dayzero.ports.hub import Hub, Progress
 from dayzero.ports.storing import ReleaseStore
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights
-from dayzero.stages.headers.reading import parse_weight_map
+from dayzero.stages.headers.reading import MAX_INDEX_BYTES, parse_weight_map
 from dayzero.stages.transfer.estimating import gate_notes
-
-_LARGEST_INDEX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ def files_to_store(hub: Hub, release: Release, *, everything: bool) -> tuple[Rep
     if everything:
         return release.files
     index = next((file for file in release.files if file.path == WEIGHTS_INDEX_FILE), None)
-    weight_map = parse_weight_map(hub.read_small(release, index.path, _LARGEST_INDEX_BYTES)) if index else None
+    weight_map = parse_weight_map(hub.read_small(release, index.path, MAX_INDEX_BYTES)) if index else None
     needed = set(needed_weights(release.files, weight_map))
     return tuple(file for file in release.files if file.role is not FileRole.WEIGHTS or file in needed)
 

@@ -10,10 +10,9 @@ from dayzero.domain.runs import Observation, RunEnd, RunRequest
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BadInputError, BlockedError, MeasurementError
 from dayzero.stages.headers.files import PICKLES_INDEX_FILE, needed_pickles, runner_files
-from dayzero.stages.headers.reading import parse_weight_map
+from dayzero.stages.headers.reading import MAX_INDEX_BYTES, parse_weight_map
 from dayzero.stages.transfer.estimating import gate_notes
 from dayzero.steps.contract import Bench, approved
-from dayzero.steps.headers import MAX_INDEX_BYTES
 
 SUFFIX = ".bin"
 

@@ -15,7 +15,8 @@ from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import require_reference, settled_bridges, subject_of
-from dayzero.steps.weights import chosen_degrees, place_of
+from dayzero.steps.shards import place_of
+from dayzero.steps.weights import chosen_degrees
 
 OBSERVER_VERSION = 2
 """Version of what the child processes observe; a change of what is measured is a new one."""

@@ -8,7 +8,7 @@ from dayzero import app
 from dayzero.domain.planning import Degrees
 from dayzero.errors import BlockedError
 from dayzero.settings import Settings
-from dayzero.steps import weights
+from dayzero.steps import shards
 from hub_counter import CountingHub
 from hub_models import BIG_BYTES, REPO, fill, repo_files
 
@@ -26,8 +26,8 @@ def test_the_second_platform_moves_nothing(tmp_path: Path) -> None:
         places, reports = [], []
         for platform in ("cpu", "h100"):
             work = app.local_work(settings, f"hf:{REPO}", platform)
-            reports.append(weights.fetch_step(work.bench, work.lease))
-            places.append(weights.on_disk(work.bench, work.release, Degrees()).model_dir)
+            reports.append(shards.fetch_step(work.bench, work.lease))
+            places.append(shards.on_disk(work.bench, work.release, Degrees()).model_dir)
         sent = [hub.sent_bytes(f"/{name}") for name in repo_files() if name.endswith(".safetensors")]
     assert sent == [BIG_BYTES, BIG_BYTES]
     assert places[0] == places[1] and [report.reused for report in reports] == [False, True]
@@ -42,5 +42,5 @@ def test_a_fetch_beyond_the_limit_is_refused_with_the_numbers(tmp_path: Path) ->
     with CountingHub(tmp_path / "models") as hub:
         work = app.local_work(settings_of(tmp_path, hub, store_limit_bytes=BIG_BYTES), f"hf:{REPO}", "cpu")
         with pytest.raises(BlockedError, match=rf"at most {BIG_BYTES:,}"):
-            weights.fetch_step(work.bench, work.lease)
+            shards.fetch_step(work.bench, work.lease)
         assert hub.sent_bytes(".safetensors") - hub.sent_bytes(".index.json") == 0

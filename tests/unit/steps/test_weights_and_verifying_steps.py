@@ -15,7 +15,7 @@ from dayzero.errors import BadInputError, BlockedError, ExitCode
 from dayzero.ports.hub import Progress
 from dayzero.stages.entries.deciding import requirements
 from dayzero.stages.judging.checks import CHECKS_OF
-from dayzero.steps import concluding, verifying, weights
+from dayzero.steps import concluding, shards, verifying, weights
 from dayzero.steps.documents import exit_code_of
 from dayzero.steps.unpickling import require_readable
 from fakes_bench import FakeCatalog, FakeTracer, FakeTransfer, ended, make_bench
@@ -34,7 +34,7 @@ OBSERVED = [Observation.OPERATORS, Observation.LAYERS, Observation.PERPLEXITY, O
 )
 def test_other_weights_than_safetensors_are_blocked_with_the_remedy(name: str, says: str, tmp_path: Path) -> None:
     made = make_bench(tmp_path, weights=name)
-    for step in (weights.headers_step, weights.exact_plan_step, weights.fetch_step):
+    for step in (weights.headers_step, weights.exact_plan_step, shards.fetch_step):
         with pytest.raises(BlockedError, match=says):
             step(made.bench, made.lease)
     assert made.transfer.fetched == [] and made.runner.ran == []
@@ -66,7 +66,7 @@ def test_an_exact_plan_of_fixed_degrees_has_the_bytes_of_its_shards(degrees: Deg
     made = make_bench(tmp_path, degrees=degrees, devices=3)
     plan = weights.exact_plan(made.bench, made.lease).noun.plan
     assert plan is not None and plan.degrees == degrees == weights.chosen_degrees(made.bench, made.lease)
-    weights.shard_step(made.bench, made.lease)
+    shards.shard_step(made.bench, made.lease)
     found = {check.check: check for check in made.ledger.checks(made.lease.adaptation_id)}
     assert {name: check.verdict for name, check in found.items()} == {
         "memory.weights": Verdict.PASS,
@@ -89,7 +89,7 @@ def test_no_entry_on_unverified_weights_is_verified(checked: bool, tmp_path: Pat
     made = make_bench(tmp_path, degrees=Degrees(tp=3), devices=3)
     bench = made.bench if checked else replace(made.bench, transfer=UncheckedTransfer())
     weights.exact_plan(bench, made.lease)
-    report = weights.shard_step(bench, made.lease)
+    report = shards.shard_step(bench, made.lease)
     key = concluding.entry_of(bench, made.lease).key
     for need in requirements(key):
         if need.any_of[0] not in ("weights.integrity", "memory.peak"):
@@ -109,8 +109,8 @@ def test_no_entry_on_unverified_weights_is_verified(checked: bool, tmp_path: Pat
 
 def test_shards_of_a_fetched_checkpoint_are_compared_with_what_its_release_states(tmp_path: Path) -> None:
     made = make_bench(tmp_path, degrees=Degrees(tp=3), devices=3)
-    checkpoint = weights.place_of(made.bench, made.lease).model_dir
-    manifest = weights.write_shards(made.bench, made.lease, tmp_path / "out", checkpoint=checkpoint).manifest
+    checkpoint = shards.place_of(made.bench, made.lease).model_dir
+    manifest = shards.write_shards(made.bench, made.lease, tmp_path / "out", checkpoint=checkpoint).manifest
     assert manifest.verified
     assert [(one.path, one.sha256) for one in manifest.sources] == [("model.safetensors", "b" * 64)]
 
@@ -130,7 +130,7 @@ def test_a_worker_keeps_to_the_plan_that_was_recorded(tmp_path: Path) -> None:
 
 def test_without_a_reference_the_plan_is_kept_and_the_work_blocked(tmp_path: Path) -> None:
     made = make_bench(tmp_path, tracer=FakeTracer(BlockedError("model type marsian is unknown to transformers 5.24.")))
-    for step in (weights.exact_plan_step, weights.shard_step, verifying.operators_step):
+    for step in (weights.exact_plan_step, shards.shard_step, verifying.operators_step):
         with pytest.raises(BlockedError, match="no reference implementation of hf:acme/tiny@"):
             step(made.bench, made.lease)
     assert {"structure.weights", "plan.weights"} <= {kept.key.stage for kept in made.ledger.linked_results("adaptation-1")}

@@ -9,7 +9,7 @@ from dayzero.adapters.transfer.rates import Rates
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.errors import BlockedError
 from dayzero.stages.transfer.estimating import estimate_sentence, needs_approval, shown_duration
-from dayzero.steps.weights import fetch_step
+from dayzero.steps.shards import fetch_step
 from fakes_bench import make_bench
 
 LARGE = TransferEstimate("hf:a/b", 6 * 10**12, 3 * 10**12, 10**12, 96_000, 10**9, 125e6)
