@@ -43,5 +43,8 @@ def inside(folder: Path, path: str, whose: str) -> Path:
     """Where a repository file goes under a folder; BadInputError when a link there would lead out of it."""
     target = folder / safe_path(path, whose)
     if not target.parent.resolve().is_relative_to(folder.resolve()):
-        raise BadInputError(f"{whose}: {path!r} would be written outside {folder}, because a link there leads out of it.")
+        raise BadInputError(
+            f"{whose}: {path!r} would be written outside {folder}, because a link there leads out of it.",
+            remedy="Remove the link, or name another folder.",
+        )
     return target

@@ -3,7 +3,7 @@
 import mmap
 import os
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +14,7 @@ from dayzero.domain.findings import Severity
 from dayzero.domain.release import RepoFile
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
+from dayzero.names import safe_path
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, index_of, parse_header, parse_weight_map
 from dayzero.stages.watching.roles import role_of
@@ -59,13 +60,7 @@ class MappedFiles:
 
     def _mapped(self, file: str) -> mmap.mmap:
         if file not in self._maps:
-            parts = PurePosixPath(file)
-            if parts.is_absolute() or ".." in parts.parts or not file:
-                raise BadInputError(
-                    f"a file {file!r} outside of {self.folder} is named.",
-                    remedy="Its publisher has to mend the index; do not trust this copy.",
-                )
-            path = self.folder / file
+            path = self.folder / safe_path(file, str(self.folder))
             try:
                 with path.open("rb") as stream:
                     if os.fstat(stream.fileno()).st_size < LENGTH_BYTES:

@@ -16,10 +16,11 @@ from dayzero.errors import BadInputError, DependencyError, IntegrityError, NotFo
 from dayzero.names import inside, safe_path
 from dayzero.ports.hub import Progress
 from dayzero.stages.configuration.quantization import SIDE_FILE
+from dayzero.stages.headers.files import file_of
+from dayzero.stages.headers.reading import MAX_INDEX_BYTES
 from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import index_to_read, stage_of
 
-_LARGEST_INDEX_BYTES = 64 << 20
 _WINDOW_BYTES = 4 << 20
 
 
@@ -61,19 +62,25 @@ class DirectoryHub:
             raise NotFoundError(f"{home} holds no files.", remedy="Name a folder with config.json and weights.")
         now = self._revision(files)
         if revision is not None and revision != now:
-            raise NotFoundError(f"{home} holds other files now (revision {now}) than at revision {revision}.")
+            raise NotFoundError(
+                f"{home} holds other files now (revision {now}) than at revision {revision}.",
+                remedy="Resolve the model again: it is another now.",
+            )
         index = index_to_read(files)
         content = None
-        if index is not None and index.size_bytes <= _LARGEST_INDEX_BYTES:
+        if index is not None and index.size_bytes <= MAX_INDEX_BYTES:
             content = self._content(home / index.path, index, f"dir:{home}")
         stage, _ = stage_of(files, content)
         return Release(HubKind.DIRECTORY, str(home), now, stage, files, content_id_of(files), published_at=_changed_at(home))
 
     def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
         """Exactly the bytes [begin, end) of a file; IntegrityError when the file changed its size."""
-        place, file = self._place(release.repo_id, path), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), file_of(release, path)
         if not 0 <= begin <= end <= file.size_bytes:
-            raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are asked for; it has {file.size_bytes}.")
+            raise BadInputError(
+                f"bytes {begin} to {end} of {path} of {release.ref} are asked for; it has {file.size_bytes}.",
+                remedy="Resolve the model again: it is another now.",
+            )
         try:
             with place.open("rb") as stream:
                 size_bytes = os.fstat(stream.fileno()).st_size
@@ -82,14 +89,17 @@ class DirectoryHub:
         except OSError as error:
             raise _unreadable(place, error) from error
         if size_bytes != file.size_bytes or len(content) != end - begin:
-            raise IntegrityError(f"{place} has {size_bytes} bytes now, and had {file.size_bytes}: it changed meanwhile.")
+            raise IntegrityError(
+                f"{place} has {size_bytes} bytes now, and had {file.size_bytes}: it changed meanwhile.",
+                remedy="Resolve the model again: it is another now.",
+            )
         return content
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
     ) -> Generator[tuple[int, memoryview], None, None]:
         """(offset, window) of rising ranges of a file; IntegrityError when the file changed its size."""
-        place, file = self._place(release.repo_id, path), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), file_of(release, path)
         try:
             source = place.open("rb", buffering=0)
         except OSError as error:
@@ -97,25 +107,34 @@ class DirectoryHub:
         with source:
             for begin, end in ranges:
                 if not 0 <= begin <= end <= file.size_bytes:
-                    raise BadInputError(f"bytes {begin} to {end} of {path} of {release.ref} are beyond its {file.size_bytes}.")
+                    raise BadInputError(
+                        f"bytes {begin} to {end} of {path} of {release.ref} are beyond its {file.size_bytes}.",
+                        remedy="Resolve the model again: it is another now.",
+                    )
                 source.seek(begin)
                 while begin < end:
                     window = source.read(min(_WINDOW_BYTES, end - begin))
                     if not window or os.fstat(source.fileno()).st_size != file.size_bytes:
-                        raise IntegrityError(f"{place} had {file.size_bytes} bytes, and has not now: it changed meanwhile.")
+                        raise IntegrityError(
+                            f"{place} had {file.size_bytes} bytes, and has not now: it changed meanwhile.",
+                            remedy="Resolve the model again: it is another now.",
+                        )
                     yield begin, memoryview(window)
                     begin += len(window)
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, checked against its digest; BadInputError above max_bytes."""
-        place, file = self._place(release.repo_id, path), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), file_of(release, path)
         if file.size_bytes > max_bytes:
-            raise BadInputError(f"{place} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.")
+            raise BadInputError(
+                f"{place} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.",
+                remedy="It is no configuration or index; see what lies there.",
+            )
         return self._content(place, file, str(release.ref))
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """A copy under `into`, checked against its digest before it gets its name; resumed from `NAME.incomplete`."""
-        place, file = self._place(release.repo_id, path), _file_in(release, path)
+        place, file = self._place(release.repo_id, path), file_of(release, path)
         with partial_file(inside(into, path, str(release.ref)), file, str(release.ref)) as partial:
             if partial is None:
                 return into / path
@@ -130,7 +149,10 @@ class DirectoryHub:
                     if progress:
                         progress(partial.done_bytes, file.size_bytes)
             if partial.missing_bytes:
-                raise IntegrityError(f"{place} lacks {partial.missing_bytes} bytes that it had: it changed meanwhile.")
+                raise IntegrityError(
+                    f"{place} lacks {partial.missing_bytes} bytes that it had: it changed meanwhile.",
+                    remedy="Resolve the model again: it is another now.",
+                )
             return partial.finish()
 
     def _homes(self) -> Iterator[Path]:
@@ -147,7 +169,9 @@ class DirectoryHub:
         if not home.is_dir():
             raise NotFoundError(f"{home} is not a folder.", remedy="See whether the model's folder was moved.")
         if not home.resolve().is_relative_to(self.root):
-            raise BadInputError(f"{home} lies outside {self.root}.")
+            raise BadInputError(
+                f"{home} lies outside {self.root}.", remedy="Name a folder inside, without links that lead out."
+            )
         return home
 
     def _files(self, home: Path) -> tuple[RepoFile, ...]:
@@ -213,7 +237,9 @@ class ConfigHub(DirectoryHub):
         """The configuration as it is now; NotFoundError when it changed since that revision."""
         found = config_release(Path(repo_id))
         if revision is not None and revision != found.revision:
-            raise NotFoundError(f"{repo_id} has changed since revision {revision}.")
+            raise NotFoundError(
+                f"{repo_id} has changed since revision {revision}.", remedy="Resolve the model again: it is another now."
+            )
         return found
 
     def _place(self, repo_id: str, path: str) -> Path:
@@ -222,13 +248,6 @@ class ConfigHub(DirectoryHub):
 
 def _side_of(path: Path) -> Path:
     return path.parent / SIDE_FILE
-
-
-def _file_in(release: Release, path: str) -> RepoFile:
-    for file in release.files:
-        if file.path == path:
-            return file
-    raise NotFoundError(f"there is no file {path} in {release.ref}.")
 
 
 def _is_model(folder: Path) -> bool:
@@ -255,5 +274,5 @@ def _changed_at(home: Path) -> datetime:
 
 def _unreadable(path: Path, error: OSError) -> NotFoundError | DependencyError:
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
-        return NotFoundError(f"{path} is not a file that can be read.")
+        return NotFoundError(f"{path} is not a file that can be read.", remedy="See whether it is there, and who may read it.")
     return DependencyError(f"{path} cannot be read: {error.strerror or error}.", remedy="See who may read it.")

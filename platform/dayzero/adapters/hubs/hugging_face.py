@@ -11,20 +11,21 @@ from huggingface_hub import hf_hub_url, is_offline_mode
 
 from dayzero.adapters.hubs.downloading import PartialFile, check_content, partial_file
 from dayzero.adapters.hubs.lines import LineLimits, Lines, Place
-from dayzero.adapters.hubs.requests import HubAccess, Patience, answer_of, small_answer, with_retries
+from dayzero.adapters.hubs.requests import ODD_ANSWER, HubAccess, Patience, answer_of, small_answer, with_retries
 from dayzero.adapters.hubs.streaming import stream_ranges
 from dayzero.adapters.hubs.wire import SentModel, parse_listing, parse_model
 from dayzero.domain.release import HubKind, Release, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing
-from dayzero.errors import BadInputError, BlockedError, DependencyError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.errors import BadInputError, BlockedError, DependencyError, IntegrityError, UnavailableError
 from dayzero.names import inside, safe_path, safe_repo_id
 from dayzero.ports.hub import Progress
+from dayzero.stages.headers.files import file_of
+from dayzero.stages.headers.reading import MAX_INDEX_BYTES
 from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import index_to_read, stage_of
 
 _PAGE_ENTRIES = 200
 _LARGEST_DOCUMENT_BYTES = 64 << 20
-_LARGEST_INDEX_BYTES = 64 << 20
 _REREAD_BYTES = 16 << 20
 """A hub that ignores ranges is read from the start up to here; beyond, the range is refused."""
 
@@ -81,7 +82,9 @@ class HuggingFaceHub:
             if following is None or given == limit:
                 return
             if str(following) in asked:
-                raise BadInputError(f"{self.endpoint} lists its models in circles: the same page follows again.")
+                raise BadInputError(
+                    f"{self.endpoint} lists its models in circles: the same page follows again.", remedy=ODD_ANSWER
+                )
             asked.add(str(following))
             params = following
 
@@ -95,7 +98,9 @@ class HuggingFaceHub:
         body, _ = small_answer(self._access, url, whose, _LARGEST_DOCUMENT_BYTES, {"blobs": "true"})
         sent = parse_model(body, f"{whose} at {self.endpoint}")
         if revision is not None and len(revision) == len(sent.sha) and sent.sha != revision:
-            raise IntegrityError(f"{whose} was asked for at {self.endpoint}, which answered with commit {sent.sha}.")
+            raise IntegrityError(
+                f"{whose} was asked for at {self.endpoint}, which answered with commit {sent.sha}.", remedy=ODD_ANSWER
+            )
         files = _files_of(sent, f"{whose} at {self.endpoint}")
         index = index_to_read(files)
         stage, _ = stage_of(files, None if index is None else self._index(repo_id, sent.sha, index))
@@ -113,10 +118,11 @@ class HuggingFaceHub:
 
     def read_range(self, release: Release, path: str, begin: int, end: int) -> bytes:
         """Exactly the bytes [begin, end) of a file; IntegrityError when the hub sends fewer or more."""
-        file = _file_in(release, path)
+        file = file_of(release, path)
         if not 0 <= begin <= end <= file.size_bytes:
             raise BadInputError(
-                f"bytes {begin} to {end} of {path} of {release.ref} are asked for, and it has {file.size_bytes}."
+                f"bytes {begin} to {end} of {path} of {release.ref} are asked for, and it has {file.size_bytes}.",
+                remedy="Resolve the model again: it is another now.",
             )
         return with_retries(self._access, lambda: self._range(release, file, begin, end)) if end > begin else b""
 
@@ -124,7 +130,7 @@ class HuggingFaceHub:
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
     ) -> Generator[tuple[int, memoryview], None, None]:
         """(offset, window) of rising ranges of a file; see the port. A part that breaks off is asked for from there on."""
-        file = _file_in(release, path)
+        file = file_of(release, path)
         if is_offline_mode():
             raise DependencyError(
                 f"{self.endpoint} is not asked for {path} of {release.ref}: HF_HUB_OFFLINE is set.",
@@ -135,14 +141,14 @@ class HuggingFaceHub:
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, checked against its digest; BadInputError above max_bytes."""
-        return self._small(release.repo_id, release.revision, _file_in(release, path), max_bytes)
+        return self._small(release.repo_id, release.revision, file_of(release, path), max_bytes)
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """The file under `into`, resumed from `NAME.incomplete`, checked against its digest before it gets its name.
 
         A file with a wrong digest is moved to `NAME.<digest>.quarantine`. Retries count anew after each MiB of progress.
         """
-        file = _file_in(release, path)
+        file = file_of(release, path)
         whose = f"{release.ref} at {self.endpoint}"
         target = inside(into, path, whose)
         with partial_file(target, file, whose) as partial:
@@ -160,14 +166,17 @@ class HuggingFaceHub:
     def _small(self, repo_id: str, revision: str, file: RepoFile, max_bytes: int) -> bytes:
         whose = f"{file.path} of hf:{repo_id}@{revision}"
         if file.size_bytes > max_bytes:
-            raise BadInputError(f"{whose} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.")
+            raise BadInputError(
+                f"{whose} has {file.size_bytes} bytes, more than the {max_bytes} that are read of it.",
+                remedy="It is no configuration or index; see the repository's page.",
+            )
         body, _ = small_answer(self._access, self._url(repo_id, revision, file.path), whose, max_bytes)
         return check_content(body, file, f"hf:{repo_id}@{revision} at {self.endpoint}")
 
     def _index(self, repo_id: str, revision: str, index: RepoFile) -> bytes | None:
         """The index, or None when the repository is gated: then the file names alone must tell."""
         try:
-            return self._small(repo_id, revision, index, _LARGEST_INDEX_BYTES)
+            return self._small(repo_id, revision, index, MAX_INDEX_BYTES)
         except BlockedError:
             return None
 
@@ -178,7 +187,8 @@ class HuggingFaceHub:
             ignored = response.status_code == 200
             if response.status_code == 416 or (ignored and end > _REREAD_BYTES):
                 raise IntegrityError(
-                    f"{self.endpoint} cannot send {whose} (status {response.status_code}, range ignored or refused)."
+                    f"{self.endpoint} cannot send {whose} (status {response.status_code}, range ignored or refused).",
+                    remedy=ODD_ANSWER,
                 )
             skip = begin if ignored else 0
             if not ignored:
@@ -189,10 +199,12 @@ class HuggingFaceHub:
                 if ignored and len(body) >= skip + end - begin:
                     break
                 if len(body) > skip + end - begin:
-                    raise IntegrityError(f"{self.endpoint} sent more than the {end - begin} bytes asked for: {whose}.")
+                    raise IntegrityError(
+                        f"{self.endpoint} sent more than the {end - begin} bytes asked for: {whose}.", remedy=ODD_ANSWER
+                    )
         content = bytes(body[skip : skip + end - begin])
         if len(content) != end - begin:
-            raise IntegrityError(f"{self.endpoint} sent {len(content)} of {end - begin} bytes: {whose}.")
+            raise IntegrityError(f"{self.endpoint} sent {len(content)} of {end - begin} bytes: {whose}.", remedy=ODD_ANSWER)
         return content
 
     def _fill(self, release: Release, file: RepoFile, partial: PartialFile, progress: Progress | None) -> None:
@@ -207,7 +219,10 @@ class HuggingFaceHub:
             if response.status_code == 416 or (response.status_code == 200 and begin):
                 partial.restart()
             if response.status_code == 416:
-                raise UnavailableError(f"{self.endpoint} has fewer than {begin} bytes of {whose}; it is asked for anew.")
+                raise UnavailableError(
+                    f"{self.endpoint} has fewer than {begin} bytes of {whose}; it is asked for anew.",
+                    remedy="It is tried again.",
+                )
             if response.status_code == 206:
                 _check_range(response, begin, file.size_bytes, file, f"{whose} at {self.endpoint}")
             for window in response.iter_raw():
@@ -221,14 +236,6 @@ class HuggingFaceHub:
             )
 
 
-def _file_in(release: Release, path: str) -> RepoFile:
-    safe_path(path, str(release.ref))
-    for file in release.files:
-        if file.path == path:
-            return file
-    raise NotFoundError(f"there is no file {path} in {release.ref}.")
-
-
 def _files_of(sent: SentModel, whose: str) -> tuple[RepoFile, ...]:
     files: dict[str, RepoFile] = {}
     for sibling in sent.siblings:
@@ -236,7 +243,7 @@ def _files_of(sent: SentModel, whose: str) -> tuple[RepoFile, ...]:
         size_bytes = sibling.lfs.size if sibling.lfs else sibling.size
         if size_bytes is None or path in files:
             wrong = "is listed twice" if path in files else "has no stated size"
-            raise BadInputError(f"{whose}: the file {path} {wrong}.")
+            raise BadInputError(f"{whose}: the file {path} {wrong}.", remedy=ODD_ANSWER)
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         files[path] = RepoFile(path, size_bytes, role_of(path), sha256, None if sha256 else sibling.blobId)
     return tuple(files[path] for path in sorted(files))
@@ -246,7 +253,7 @@ def _check_range(response: httpx2.Response, begin: int, end: int, file: RepoFile
     wanted = f"bytes {begin}-{end - 1}/{file.size_bytes}"
     got = response.headers.get("Content-Range", "nothing")
     if got.strip().lower() != wanted:
-        raise IntegrityError(f"{whose}: the hub was to send {wanted}, and says that it sends {got[:100]}.")
+        raise IntegrityError(f"{whose}: the hub was to send {wanted}, and says that it sends {got[:100]}.", remedy=ODD_ANSWER)
 
 
 def _next_params(headers: Mapping[str, str]) -> dict[str, str | list[str]] | None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from dayzero.adapters.objects.store import ObjectStore
 from dayzero.domain.release import Release, RepoFile
 from dayzero.domain.watching import RepoListing
-from dayzero.errors import BadInputError, IntegrityError, NotFoundError
+from dayzero.errors import BadInputError, IntegrityError
 from dayzero.ports.hub import Hub, Progress
+from dayzero.stages.headers.files import file_of
 
 _WINDOW_BYTES = 4 << 20
 
@@ -37,7 +38,7 @@ class StoredHub:
         source = self._opened(release, path)
         if source is None:
             return self._hub.read_range(release, path, begin, end)
-        return b"".join(bytes(window) for _, window in _windows(source, _file_in(release, path), ((begin, end),)))
+        return b"".join(bytes(window) for _, window in _windows(source, file_of(release, path), ((begin, end),)))
 
     def stream(
         self, release: Release, path: str, ranges: Sequence[tuple[int, int]], *, connections: int = 1
@@ -47,11 +48,11 @@ class StoredHub:
         if source is None:
             yield from self._hub.stream(release, path, ranges, connections=connections)
         else:
-            yield from _windows(source, _file_in(release, path), ranges)
+            yield from _windows(source, file_of(release, path), ranges)
 
     def read_small(self, release: Release, path: str, max_bytes: int) -> bytes:
         """A whole small file, from its object where it is held; an object with other bytes is set aside."""
-        source = self._opened(release, path) if _file_in(release, path).size_bytes <= max_bytes else None
+        source = self._opened(release, path) if file_of(release, path).size_bytes <= max_bytes else None
         if source is not None:
             with source:
                 content, name = source.read(), _name(source)
@@ -62,7 +63,7 @@ class StoredHub:
 
     def download(self, release: Release, path: str, into: Path, progress: Progress | None) -> Path:
         """The file under `into`; below the store's own views it is another name of its object, elsewhere a copy of its own."""
-        file = _file_in(release, path)
+        file = file_of(release, path)
         if not into.absolute().is_relative_to(self._store.folder.models):
             return self._hub.download(release, path, into, progress)
         with self._store.taking(release, (file,)):
@@ -74,7 +75,7 @@ class StoredHub:
 
     def _opened(self, release: Release, path: str) -> FileIO | None:
         """The object of a file, open: an eviction does not take it from whoever reads it. None: it is not held."""
-        place = self._store.held(release, _file_in(release, path))
+        place = self._store.held(release, file_of(release, path))
         if place is None:
             return None
         try:
@@ -107,10 +108,3 @@ def _windows(
 
 def _name(source: FileIO) -> str:
     return Path(str(source.name)).name
-
-
-def _file_in(release: Release, path: str) -> RepoFile:
-    for file in release.files:
-        if file.path == path:
-            return file
-    raise NotFoundError(f"there is no file {path} in {release.ref}.")

@@ -8,7 +8,7 @@ from dayzero.counting import Counter
 from dayzero.disk import make_durable, refusals_spoken, write_all, write_whole
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.tensors import TensorHeader
-from dayzero.errors import BadInputError
+from dayzero.names import inside
 from dayzero.ports.hub import Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE
 from dayzero.stages.headers.writing import aligned, index_document, placed_file
@@ -50,12 +50,7 @@ def _write(
     in_place = all(one.begin for one in tensors)
     header, placed = placed_file(file, rows if in_place else aligned(rows), {"format": "pt"})
     begin = {tensor.name: tensor.begin for tensor in placed}
-    path = into / file
-    if not path.resolve().is_relative_to(into.resolve()):
-        raise BadInputError(
-            f"the manifest names a file {file!r} outside of its folder; nothing was written.",
-            remedy="Write the shards again from the model; do not trust these.",
-        )
+    path = inside(into, file, "the manifest of the shards")
     with refusals_spoken(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb", buffering=0) as stream:

@@ -9,9 +9,7 @@ from dayzero.errors import BadInputError
 from dayzero.names import safe_path
 from dayzero.ports.hub import Hub, Progress
 from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_small_files, needed_weights
-from dayzero.stages.headers.reading import parse_weight_map
-
-_LARGEST_INDEX_BYTES = 64 << 20
+from dayzero.stages.headers.reading import MAX_INDEX_BYTES, parse_weight_map
 
 
 def fetch_release(hub: Hub, release: Release, files: Sequence[RepoFile], into: Path, progress: Progress | None) -> Path:
@@ -33,7 +31,7 @@ def needed_files(hub: Hub, release: Release) -> tuple[RepoFile, ...]:
     Nothing large is read. BadInputError: the index names files that are not there, or a path climbs out.
     """
     index = next((file for file in release.files if file.path == WEIGHTS_INDEX_FILE), None)
-    weight_map = parse_weight_map(hub.read_small(release, index.path, _LARGEST_INDEX_BYTES)) if index else None
+    weight_map = parse_weight_map(hub.read_small(release, index.path, MAX_INDEX_BYTES)) if index else None
     files = (*needed_small_files(release.files), *needed_weights(release.files, weight_map))
     for file in files:
         safe_path(file.path, str(release.ref))

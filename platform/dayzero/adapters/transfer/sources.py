@@ -5,10 +5,11 @@ import mmap
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from dayzero.domain.tensors import TensorHeader
 from dayzero.errors import BadInputError, DependencyError
+from dayzero.names import safe_path
 from dayzero.stages.headers.reading import LENGTH_BYTES, header_length, parse_header
 from dayzero.stages.transfer.digests import git_blob_hash, is_git_blob_id
 
@@ -21,13 +22,7 @@ class SourceFile:
 
     def __init__(self, model_dir: Path, name: str) -> None:
         """Open it; BadInputError when it is outside of the model's folder or cannot be read."""
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts:
-            raise BadInputError(
-                f"the layout names a source file {name!r} outside of the model's folder.",
-                remedy="Its publisher has to mend the index; do not trust this copy.",
-            )
-        self._path, self.name = model_dir / name, name
+        self._path, self.name = model_dir / safe_path(name, f"the layout of {model_dir}"), name
         try:
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:

@@ -15,8 +15,9 @@ from dayzero.domain.shards import Integrity, ShardManifest
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.domain.vouching import Witness
-from dayzero.errors import IntegrityError, NotFoundError
+from dayzero.errors import IntegrityError
 from dayzero.ports.hub import Hub, Progress
+from dayzero.stages.headers.files import file_of
 from dayzero.stages.transfer.digests import stated_hash
 from dayzero.stages.transfer.gathering import Piece, lacking, pieces_before
 
@@ -73,19 +74,13 @@ def stream_shards(
 def _sources(
     release: Release, index: CheckpointIndex, layout: ShardManifest, slices: SlicePlan | None, hashed: bool
 ) -> Mapping[str, _Source]:
-    files = {file.path: file for file in release.files}
     headers: dict[str, list[TensorHeader]] = {}
     for header in index.tensors:
         headers.setdefault(header.file, []).append(header)
     ranges = {one.file: one.ranges for one in slices.files} if slices is not None else {}
     found = {}
     for name in layout.source_files:
-        if name not in files:
-            raise NotFoundError(
-                f"there is no file {name} in {release.ref}.",
-                remedy="Resolve the model again: its files are others than when the plan was made.",
-            )
-        source = _Source(files[name], tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))
+        source = _Source(file_of(release, name), tuple(headers.get(name, ())), None if slices is None else ranges.get(name, ()))
         if hashed and stated_hash(source.file) is None:
             raise IntegrityError(
                 f"{release.ref}: the hub states no digest of {name}, so it cannot be checked.",

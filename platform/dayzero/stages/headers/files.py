@@ -4,13 +4,25 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from dayzero.domain.findings import Finding, Severity
-from dayzero.domain.release import FileRole, RepoFile
+from dayzero.domain.release import FileRole, Release, RepoFile
+from dayzero.errors import NotFoundError
 from dayzero.stages.headers.reading import MAX_LISTED
 
 WEIGHTS_INDEX_FILE = "model.safetensors.index.json"
 PICKLES_INDEX_FILE = "pytorch_model.bin.index.json"
 _SERIES = re.compile(r"(.+)-\d{5}-of-\d{5}\.safetensors")
 _NAMED = 5
+
+
+def file_of(release: Release, path: str) -> RepoFile:
+    """The file of a release under a path; NotFoundError when it has none."""
+    for file in release.files:
+        if file.path == path:
+            return file
+    raise NotFoundError(
+        f"there is no file {path[:200]} in {release.ref}.",
+        remedy="Resolve the model again: what asks for it was made from other files.",
+    )
 
 
 def needed_weights(files: Sequence[RepoFile], weight_map: Mapping[str, str] | None) -> tuple[RepoFile, ...]:

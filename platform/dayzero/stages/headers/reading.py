@@ -22,7 +22,7 @@ MAX_LISTED = 1000
 
 _MAX_RANK = 32
 _MAX_DIMENSION = 2**48
-_MAX_INDEX_BYTES = 200_000_000
+MAX_INDEX_BYTES = 200_000_000
 _REMEDY = "Fetch the file again; when it stays like this, the publisher has to mend it."
 
 
@@ -83,8 +83,8 @@ def index_of(headers: Mapping[str, tuple[TensorHeader, ...]], weight_map: bytes 
 def parse_weight_map(document: bytes, file: str = "model.safetensors.index.json") -> Mapping[str, str]:
     """Tensor name → file name from the bytes of an index (of safetensors, or of pickles); BadInputError when malformed or
     unsafe."""
-    if len(document) > _MAX_INDEX_BYTES:
-        raise _bad(file, f"has {len(document)} bytes; {_MAX_INDEX_BYTES} is the most that is read")
+    if len(document) > MAX_INDEX_BYTES:
+        raise _bad(file, f"has {len(document)} bytes; {MAX_INDEX_BYTES} is the most that is read")
     weight_map = _object(file, document).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise _bad(file, "has no weight_map")
