@@ -110,7 +110,9 @@ def _issue_tokens(settings: Settings) -> dict[str, str]:
 
 def _worker_spec(settings: Settings, inherited: dict[str, str], data_dir: Path, platform: str, token: str) -> ChildSpec:
     folder = data_dir / "workers" / platform
-    environment = worker_environment(settings, inherited, data_dir=folder, ledger_url=_door_url(settings), token=token)
+    # The workers of this host share one store, which is also that of the commands in this data folder.
+    shared = settings.model_copy(update={"store_dir": settings.store_dir or data_dir / "store"})
+    environment = worker_environment(shared, inherited, data_dir=folder, ledger_url=_door_url(settings), token=token)
     assert settings.prefect_api_url is not None, "set just before"
     environment |= client_environment(settings.prefect_api_url, folder / "prefect")
     return ChildSpec(f"worker-{platform}", "dayzero.cli.worker", ("join", "--platform", platform), environment)

@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from dayzero.adapters.prefect.environment import api_url, asyncpg_url, client_environment, server_environment
 from dayzero.adapters.processes.environments import control_environment, worker_environment
+from dayzero.cli.up import _worker_spec
 from dayzero.errors import BadInputError
 from dayzero.settings import Settings, load_settings
 
@@ -83,3 +84,17 @@ def test_another_database_is_refused(url: str) -> None:
 
 def test_an_ipv6_host_is_bracketed() -> None:
     assert api_url("::1", 4200) == "http://[::1]:4200/api"
+
+
+def test_the_workers_of_a_host_share_one_store_and_its_limits(tmp_path: Path) -> None:
+    settings = some_settings(tmp_path).model_copy(
+        update={"prefect_api_url": "http://x/api", "store_limit_bytes": 5 * 10**12, "hub_bytes_per_s": 1e9}
+    )
+    told = [_worker_spec(settings, INHERITED, tmp_path / "control", slug, "t").environment for slug in ("cpu", "h100")]
+    assert {one["DAYZERO_STORE_DIR"] for one in told} == {str(tmp_path / "control" / "store")}
+    assert {one["DAYZERO_STORE_LIMIT_BYTES"] for one in told} == {str(5 * 10**12)}
+    assert {one["DAYZERO_HUB_BYTES_PER_S"] for one in told} == {"1000000000.0"}
+    elsewhere = settings.model_copy(update={"store_dir": tmp_path / "large"})
+    assert _worker_spec(elsewhere, INHERITED, tmp_path / "control", "cpu", "t").environment["DAYZERO_STORE_DIR"] == str(
+        tmp_path / "large"
+    )
