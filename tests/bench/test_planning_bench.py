@@ -37,13 +37,18 @@ def known_platforms():
 
 
 def searched(model: str, profile, devices: int) -> tuple[float, int, int, bool]:
-    """Seconds of CPU of one whole search, candidates, plans that fit or rank behind, and whether one was found."""
+    """Seconds of CPU of one whole search (the least of three where it takes more than one: what else runs on a shared core only
+    adds to it), candidates, plans that fit or rank behind, and whether one was found."""
     workload = Workload(context_tokens=5000, output_tokens=1000, concurrency=16 * devices, objective=Objective.THROUGHPUT,
                         cache_dtypes=("bfloat16", "fp8") if profile.slug in ("h200", "b200") else ())  # fmt: skip
     spec = structure(model)
-    started = time.process_time()
-    report = plan_for(spec, None, profile, workload, devices=devices, memory_limit_bytes=None)
-    seconds = time.process_time() - started
+    seconds = float("inf")
+    for attempt in range(3):
+        started = time.process_time()
+        report = plan_for(spec, None, profile, workload, devices=devices, memory_limit_bytes=None)
+        seconds = min(seconds, time.process_time() - started)
+        if attempt == 0 and seconds < 1:
+            break
     assert report.fitting + sum(family.count for family in report.families) == report.candidates
     return seconds, report.candidates, report.fitting, report.plan is not None
 

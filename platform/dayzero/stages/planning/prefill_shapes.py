@@ -75,13 +75,16 @@ def _prefills(search: Search, devices: int) -> Iterator[_Kin]:
     """All shapes for fewer than all devices. A prompt passes all layers, in each chunk, on tp × cp devices at a time."""
     least = search.estimator.floor
     assert least is not None
-    members: dict[tuple[int, int, int, int, Choices], dict[Degrees, None]] = {}
+    members: dict[tuple[int, int, int, int, Choices], dict[int, Degrees]] = {}
     for degrees, choices in search.asked:
-        shape = shape_of(degrees)
-        if shape.world < devices:
-            members.setdefault((shape.tp, shape.cp, shape.ep, shape.etp, choices), {})[shape] = None
-    for (tp, cp, _, _, choices), shapes in members.items():
-        held = tuple(shapes)
+        # A shape is the first of these and its pp: all plans that differ in dp alone have one.
+        held_by_pp = members.setdefault((degrees.tp, degrees.cp, degrees.ep, degrees.etp, choices), {})
+        if degrees.pp not in held_by_pp:
+            held_by_pp[degrees.pp] = shape_of(degrees)
+    for (tp, cp, _, _, choices), by_pp in members.items():
+        held = tuple(shape for shape in by_pp.values() if shape.world < devices)
+        if not held:
+            continue
         passage = least.passage_s(held[0], choices, _prefill_load(least, choices))
         if passage is not None:
             yield _Kin(held, choices, passage, least.chunks(choices)[0] * passage * tp * cp)
