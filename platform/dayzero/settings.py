@@ -47,7 +47,7 @@ class Settings(BaseSettings):
         None, description="Bytes a second that a transfer may take over all its connections; unset: as many as come.", gt=0
     )
     checkpoint_bytes: int = Field(
-        512 << 20,
+        2 << 30,
         description="Bytes of shards between two moments at which they are made durable: a kill costs two of them at most.",
         ge=1 << 20,
     )

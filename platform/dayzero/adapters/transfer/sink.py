@@ -27,7 +27,7 @@ from dayzero.ports.hub import Progress
 from dayzero.stages.layout.ranks import fold
 from dayzero.stages.transfer.routing import Routes, routes_of, tensors_by_source
 
-CHECKPOINT_BYTES = 512 * 1024 * 1024
+CHECKPOINT_BYTES = 2 * 1024 * 1024 * 1024
 """How many bytes are written between two moments at which they are made durable: what a power cut may cost."""
 
 
