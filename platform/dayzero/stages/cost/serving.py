@@ -98,7 +98,7 @@ class ServingCost:
             return None
         own = pace.prefill_s
         load = min(pace.prefill_load, 0.999)
-        wait = min(load * own / (2 * (1 - load)), (sequences - 1) * own / 2) if sequences > 1 else 0.0
+        wait = min(waiting_s(load, own), (sequences - 1) * own / 2) if sequences > 1 else 0.0
         if rate_per_s is None:
             total = min(self.workload.concurrency, sequences * degrees.dp) / pace.tpot_s
         else:
@@ -160,6 +160,12 @@ class ServingCost:
         """Seconds of one step on the slowest stage, with its hop to the next."""
         return self._slowest(degrees, choices, load, self.cache_bytes(choices))
 
+    def decoding_s(self, degrees: Degrees, choices: Choices, sequences: int) -> float | None:
+        """Seconds for each token of so many sequences on a replica that decodes alone."""
+        load = self.loads(-(-sequences // min(degrees.pp, sequences)), choices)[1]
+        step = self.slowest_s(degrees, choices, load)
+        return None if step is None else degrees.pp * step
+
     def _slowest(self, degrees: Degrees, choices: Choices, load: Load, cache: int) -> float | None:
         times = self.steps.layer_s(degrees, load, cache, choices.compressed)
         if times is None:
@@ -192,6 +198,11 @@ class ServingCost:
     def _hop_s(self, degrees: Degrees, message: float) -> float | None:
         stride = degrees.tp * degrees.cp * degrees.dp
         return self.steps.network.point_to_point(message, stride, stride * degrees.pp)
+
+
+def waiting_s(load: float, own_s: float) -> float:
+    """How long a prompt waits for those before it when each takes `own_s` and that share of the time is taken (below 1)."""
+    return load * own_s / (2 * (1 - load))
 
 
 def fewest_sequences(keeps_up: Callable[[int], bool | None]) -> int | None:

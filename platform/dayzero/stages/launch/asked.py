@@ -7,6 +7,7 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.plan import ParallelPlan
 from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile
+from dayzero.stages.memory.step import sequences_of
 from dayzero.stages.planning.placement import node_devices
 
 MODEL_DIR = "${MODEL_DIR}"
@@ -74,7 +75,7 @@ class Asked:
     @property
     def sequences(self) -> int:
         """Sequences that one replica of attention serves at once."""
-        return self.plan.sequences or max(1, -(-self.workload.concurrency // self.plan.degrees.dp))
+        return self.plan.sequences or max(1, sequences_of(self.workload, self.plan.degrees))
 
     @property
     def is_apart(self) -> bool:

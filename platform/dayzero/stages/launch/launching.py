@@ -24,7 +24,10 @@ ENGINES = {"vllm": vllm_launch, "sglang": sglang_launch, "torchrun": torchrun_la
 
 def launch_of(spec: ModelSpec, plan: ParallelPlan, profile: PlatformProfile, workload: Workload) -> Launch:
     """The launch of the plan on every engine that dayzero knows."""
-    asked = Asked(spec, plan, profile, workload)
+    return _launched(Asked(spec, plan, profile, workload))
+
+
+def _launched(asked: Asked) -> Launch:
     return Launch(tuple(make(asked) for make in ENGINES.values()))
 
 
@@ -45,11 +48,10 @@ def launch_of_pools(spec: ModelSpec, plan: ParallelPlan, profile: PlatformProfil
         choices=replace(together, chunk_tokens=pool.chunk_tokens),
         sequences=1,
     )
-    made = (
-        Asked(spec, one, profile, workload, Pool(role, pool.degrees, plan.degrees))
+    first, second = (
+        _launched(Asked(spec, one, profile, workload, Pool(role, pool.degrees, plan.degrees)))
         for role, one in (("prefill", prefill), ("decode", decode))
     )
-    first, second = (Launch(tuple(make(asked) for make in ENGINES.values())) for asked in made)
     return first, second
 
 

@@ -16,6 +16,7 @@ from dayzero.stages.cost.efficiency import ASSUMED
 from dayzero.stages.cost.estimates import Estimator
 from dayzero.stages.layout.constraints import Limits
 from dayzero.stages.layout.laying import layout_findings, stage_layers
+from dayzero.stages.memory.step import sequences_of
 from dayzero.stages.planning.choices import choice_findings, choices_for
 from dayzero.stages.planning.fewest import fewest_devices
 from dayzero.stages.planning.front import pareto_front
@@ -116,7 +117,7 @@ def _plan(search: Search, candidate: Candidate, found: Found) -> ParallelPlan:
     """The whole plan of a candidate that fits: each rank's memory, estimates with intervals, ladder."""
     memory, degrees = search.memory, candidate.degrees
     sequences = search.sequences_of(candidate)
-    served = sequences or -(-search.workload.concurrency // degrees.dp)
+    served = sequences or sequences_of(search.workload, degrees)
     estimates, binds = search.estimator.estimates(degrees, candidate.choices)
     layers = len(memory.spec.layers)
     return ParallelPlan(

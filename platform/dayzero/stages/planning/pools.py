@@ -15,7 +15,8 @@ from math import ceil
 from dayzero.domain.plan import Estimates, Interval, PrefillPool, Term
 from dayzero.domain.planning import Choices, Degrees, Objective, Workload
 from dayzero.stages.cost.estimates import Estimator
-from dayzero.stages.cost.serving import Served, ServingCost, fewest_sequences
+from dayzero.stages.cost.serving import Served, ServingCost, fewest_sequences, waiting_s
+from dayzero.stages.memory.step import sequences_of
 from dayzero.stages.planning.prefill_shapes import (
     Prefill,
     fullest_of,
@@ -137,20 +138,15 @@ def _at_rate(serving: ServingCost, degrees: Degrees, choices: Choices, prefill: 
     assert rate is not None
     busy = rate / (instances * prefill.requests_per_s)
 
-    def tpot(sequences: int) -> float | None:
-        load = serving.loads(-(-sequences // min(degrees.pp, sequences)), choices)[1]
-        step = serving.slowest_s(degrees, choices, load)
-        return None if step is None else degrees.pp * step
-
     def keeps_up(sequences: int) -> bool | None:
-        each = tpot(sequences)
+        each = serving.decoding_s(degrees, choices, sequences)
         return None if each is None else sequences / (each * serving.generated) >= rate / degrees.dp
 
     sequences = fewest_sequences(keeps_up)
-    each = tpot(sequences) if sequences is not None else None
+    each = serving.decoding_s(degrees, choices, sequences) if sequences is not None else None
     if sequences is None or each is None or busy >= 1:
         return None
-    wait = busy / (2 * (1 - busy)) * prefill.ttft_s
+    wait = waiting_s(busy, prefill.ttft_s)
     return Served(prefill.ttft_s + wait, each, rate * serving.generated, sequences, busy, wait)
 
 
@@ -159,17 +155,15 @@ def _served(
 ) -> tuple[Served, int] | None:
     """What both pools reach, and the prefill instances (None: as many as it takes). Where prefill cannot keep up with the
     decoders, they wait for it."""
-    concurrency = serving.workload.concurrency
-    sequences = -(-concurrency // degrees.dp)
-    step = serving.slowest_s(degrees, choices, serving.loads(-(-sequences // min(degrees.pp, sequences)), choices)[1])
-    if step is None:
+    concurrency, sequences = serving.workload.concurrency, sequences_of(serving.workload, degrees)
+    tpot = serving.decoding_s(degrees, choices, sequences)
+    if tpot is None:
         return None
-    tpot = degrees.pp * step
     requests = min(concurrency, sequences * degrees.dp) / tpot / serving.generated
     count = instances if instances is not None else max(1, ceil(requests / prefill.requests_per_s))
     served = min(requests, count * prefill.requests_per_s)
     busy = min(0.999, served / (count * prefill.requests_per_s))
-    wait = min(busy / (2 * (1 - busy)), concurrency / 2) * prefill.ttft_s
+    wait = min(waiting_s(busy, prefill.ttft_s), concurrency * prefill.ttft_s / 2)
     return Served(prefill.ttft_s + wait, tpot, served * serving.generated, sequences, busy, wait), count
 
 

@@ -8,7 +8,7 @@ from math import floor
 from dayzero.domain.costs import Load
 from dayzero.domain.plan import MemoryBudget
 from dayzero.domain.planning import Choices, Degrees, Objective
-from dayzero.stages.cost.serving import ServingCost
+from dayzero.stages.cost.serving import ServingCost, waiting_s
 from dayzero.stages.layout.cut import UncuttableError
 from dayzero.stages.planning.best_first import BestFirst
 from dayzero.stages.planning.search import Search
@@ -112,7 +112,7 @@ def instances_for(prefill: Prefill, rate: float, ttft_s: float | None, most: int
 
 
 def _soon_enough(prefill: Prefill, busy: float, ttft_s: float | None) -> bool:
-    return busy <= BUSY if ttft_s is None else prefill.ttft_s * (1 + busy / (2 * (1 - busy))) <= ttft_s
+    return busy <= BUSY if ttft_s is None else prefill.ttft_s + waiting_s(busy, prefill.ttft_s) <= ttft_s
 
 
 def shape_of(degrees: Degrees) -> Degrees:
