@@ -13,9 +13,10 @@ from dayzero.errors import BadInputError
 from dayzero.names import safe_repo_id
 from dayzero.ports.hub import Hub, Progress
 from dayzero.ports.storing import ReleaseStore
-from dayzero.stages.headers.files import WEIGHTS_INDEX_FILE, needed_weights
-from dayzero.stages.headers.reading import MAX_INDEX_BYTES, parse_weight_map
+from dayzero.stages.headers.files import needed_weights
+from dayzero.stages.headers.reading import parse_weight_map
 from dayzero.stages.transfer.estimating import gate_notes
+from dayzero.steps.headers import weight_map_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,8 @@ def files_to_store(hub: Hub, release: Release, *, everything: bool) -> tuple[Rep
     """Everything, or all but the weights that the checkpoint does not need (copies in other formats, `original/`)."""
     if everything:
         return release.files
-    index = next((file for file in release.files if file.path == WEIGHTS_INDEX_FILE), None)
-    weight_map = parse_weight_map(hub.read_small(release, index.path, MAX_INDEX_BYTES)) if index else None
-    needed = set(needed_weights(release.files, weight_map))
+    document = weight_map_of(hub, release)
+    needed = set(needed_weights(release.files, parse_weight_map(document) if document is not None else None))
     return tuple(file for file in release.files if file.role is not FileRole.WEIGHTS or file in needed)
 
 
