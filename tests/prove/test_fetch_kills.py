@@ -1,18 +1,14 @@
 """A hundred SIGKILLs of fetches over HTTP and of the hub that they fetch from. Figures go to docs/proofs/fetch_kills.json."""
 
-import json
-import os
-import platform
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from fetch_kills import FetchKills, killed_fetches, most_in_flight
+from fetch_kills import killed_fetches, most_in_flight
+from proofs import write_series
 from wide_checkpoints import dense, weight_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * 3600)]
-PROOF = Path(__file__).parents[2] / "docs" / "proofs" / "fetch_kills.json"
 CONFIG = dense(8, hidden=512)
 KILLS = 60
 SERIES = {"whole": "", "slices": "0"}
@@ -26,21 +22,5 @@ def test_sixty_kills(tmp_path: Path, series: str) -> None:
     assert figures.kills == KILLS and figures.of_hub == KILLS // 4
     assert figures.in_work >= 0.8 * KILLS, "most kills have to hit work"
     assert figures.redone_bytes <= figures.kills * most_in_flight(figures)
-    write_proof(series, figures)
-
-
-def write_proof(series: str, figures: FetchKills) -> None:
-    """Put the figures of this series beside those of the other."""
-    try:
-        known = json.loads(PROOF.read_text())["series"]
-    except FileNotFoundError:
-        known = {}
-    conditions = {
-        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "machine": platform.machine(),
-        "source_bytes": weight_bytes(CONFIG),
-    }
-    known[series] = {**conditions, **figures.document()}
-    PROOF.write_text(json.dumps({"schema": "dayzero.proof.fetch-kills/1", "series": known}, indent=2) + "\n")
+    document = {"source_bytes": weight_bytes(CONFIG), **figures.document()}
+    write_series("fetch_kills.json", "dayzero.proof.fetch-kills/1", series, document)
