@@ -23,3 +23,8 @@ class Counter:
     def finish(self) -> None:
         """All of them are."""
         self.add(self.total - self._done)
+
+
+def part_of(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """The progress of one part of a work of `total` bytes, of which so many were done before it."""
+    return None if progress is None else lambda done, _: progress(before + done, total)

@@ -89,4 +89,4 @@ def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
         finally:
             if temporary is not None:
                 with suppress(OSError):
-                    os.unlink(temporary)  # noqa: PTH108
+                    os.unlink(temporary)  # noqa: PTH108 - the name is a text already

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from dayzero.counting import part_of
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.parcels import Moved
 from dayzero.domain.release import FileRole, HubKind, Release, RepoFile
@@ -68,13 +69,9 @@ def store_release(
     total, done = sum(file.size_bytes for file in files), 0
     with store.taking(served, files) as evicted:
         for file in files:
-            store.obtain(hub, release, file, _shifted(progress, done, total))
+            store.obtain(hub, release, file, part_of(progress, done, total))
             done += file.size_bytes
     return Stored(served, files, fetched, evicted)
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
-    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def store_document(use: StoreUse, held: Sequence[HeldRelease]) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """Putting: files first, the manifest after them, the parcel last; what an earlier run of the same parcel put is kept."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from dayzero.adapters.destinations.place import WINDOW_BYTES, Place
@@ -13,7 +13,7 @@ from dayzero.names import safe_path
 from dayzero.ports.hub import Progress
 
 LARGEST_PARCEL_BYTES = 64 << 20
-LAST = ("manifest.json",)
+_LAST = ("manifest.json",)
 """Files that say of others that they are there: they come after those."""
 
 
@@ -36,7 +36,7 @@ def put_files(files: Mapping[str, Path], content_id: str, url: str, progress: Pr
         place.write(begun, [dump(parcel)])
     missing = _absent(place, parcel.files)
     kept = done = parcel.size_bytes - sum(file.size_bytes for file in missing)
-    for file in sorted(missing, key=lambda one: (one.path.rpartition("/")[2] in LAST, one.path)):
+    for file in manifest_last(missing):
         place.write(file.path, _sent(files[file.path], file, done, parcel.size_bytes, progress), file.size_bytes)
         done += file.size_bytes
     wrong = _absent(place, parcel.files)
@@ -71,6 +71,11 @@ def found_parcel(place: Place) -> Parcel | None:
     """The parcel at a place; None when there is none. BadInputError: it cannot be read."""
     content = place.read_small(PARCEL, LARGEST_PARCEL_BYTES)
     return load(Parcel, content) if content is not None else None
+
+
+def manifest_last(files: Iterable[ParcelFile]) -> list[ParcelFile]:
+    """In the order of moving: by path, and what says of others that they are there after those."""
+    return sorted(files, key=lambda one: (one.path.rpartition("/")[2] in _LAST, one.path))
 
 
 def _absent(place: Place, files: Sequence[ParcelFile]) -> list[ParcelFile]:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dayzero.adapters.destinations.place import INCOMPLETE, WINDOW_BYTES, Place
-from dayzero.adapters.destinations.putting import LAST, found_parcel
+from dayzero.adapters.destinations.putting import found_parcel, manifest_last
+from dayzero.counting import part_of
 from dayzero.disk import make_durable, refusals_spoken, require_space
 from dayzero.domain.parcels import PARCEL, Moved, Parcel, ParcelFile
 from dayzero.errors import BadInputError, IntegrityError, NotFoundError
@@ -38,9 +39,8 @@ def take_files(url: str, into: Path, progress: Progress | None = None) -> Moved:
     require_space(into, sum(file.size_bytes for file in missing), f"taking {place.shown}")
     kept = done = parcel.size_bytes - sum(file.size_bytes for file in missing)
     moved = 0
-    for file in sorted(missing, key=lambda one: (one.path.rpartition("/")[2] in LAST, one.path)):
-        shown = None if progress is None else _shifted(progress, done, parcel.size_bytes)
-        moved += _take(place, file, targets[file.path], shown)
+    for file in manifest_last(missing):
+        moved += _take(place, file, targets[file.path], part_of(progress, done, parcel.size_bytes))
         done += file.size_bytes
     return Moved(parcel, str(into), moved, kept)
 
@@ -101,7 +101,3 @@ def _is_right(target: Path, file: ParcelFile) -> bool:
         return False
     with target.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
-
-
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    return lambda done, _: progress(before + done, total)

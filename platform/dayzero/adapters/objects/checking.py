@@ -7,8 +7,6 @@ from dayzero.adapters.objects.store import ObjectStore
 from dayzero.domain.stored import Checked
 from dayzero.ports.hub import Progress
 
-_WINDOW_BYTES = 1 << 20
-
 
 def check_store(store: ObjectStore, progress: Progress | None = None) -> Checked:
     """Read every object; one whose bytes are not its own is set aside (never deleted), and the releases that lack an object
@@ -37,11 +35,8 @@ def _is_lacking(store: ObjectStore, name: str | None) -> bool:
 
 def _sha256(path: Path) -> str | None:
     """None: it was evicted meanwhile."""
-    whole = hashlib.sha256()
     try:
         with path.open("rb") as stream:
-            while window := stream.read(_WINDOW_BYTES):
-                whole.update(window)
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except FileNotFoundError:
         return None
-    return whole.hexdigest()

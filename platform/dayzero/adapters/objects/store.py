@@ -23,7 +23,6 @@ from dayzero.ports.hub import Hub, Progress
 
 INCOMPLETE = ".incomplete"
 SHA256_DIGITS = 64
-_WINDOW_BYTES = 1 << 20
 
 
 class ObjectStore:
@@ -222,8 +221,5 @@ def _same_name(folder: Path, file: RepoFile, whose: str) -> None:
 
 
 def _sha256(path: Path) -> str:
-    whole = hashlib.sha256()
     with path.open("rb") as stream:
-        while window := stream.read(_WINDOW_BYTES):
-            whole.update(window)
-    return whole.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()

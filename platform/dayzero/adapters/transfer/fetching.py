@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dayzero.counting import part_of
 from dayzero.disk import refusals_spoken
 from dayzero.domain.release import Release, RepoFile
 from dayzero.errors import BadInputError
@@ -18,7 +19,7 @@ def fetch_release(hub: Hub, release: Release, files: Sequence[RepoFile], into: P
         into.mkdir(parents=True, exist_ok=True)
     total, done = sum(file.size_bytes for file in files), 0
     for file in files:
-        hub.download(release, file.path, into, _shifted(progress, done, total))
+        hub.download(release, file.path, into, part_of(progress, done, total))
         done += file.size_bytes
         if progress is not None:
             progress(done, total)
@@ -49,9 +50,3 @@ def missing_bytes(files: Sequence[RepoFile], into: Path, held: Callable[[RepoFil
     """Bytes of the files that are neither under `into` nor held elsewhere on this disk."""
     there = {file.path: (into / file.path).stat().st_size for file in files if (into / file.path).is_file()}
     return sum(max(0, file.size_bytes - there.get(file.path, 0)) for file in files if not held(file))
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)
