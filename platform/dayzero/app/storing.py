@@ -73,10 +73,10 @@ def evict_stored(settings: Settings, names: tuple[str, ...], tell: Tell) -> tupl
     store = store_of(settings, tell)
     wanted: list[str] = []
     for name in names:
-        found = [one.content_id for one in store.releases() if name in one.names or (name and one.content_id.startswith(name))]
+        found = _named(store, name)
         if not found:
             raise BadInputError(f"the store holds no release {name[:100]!r}.", remedy="See `dayzero store ls`.")
-        wanted += found
+        wanted += [one.content_id for one in found]
     gone = store.evict(list(dict.fromkeys(wanted)), "asked for")
     return gone, tuple(one for one in dict.fromkeys(wanted) if one not in {left.content_id for left in gone})
 
@@ -93,7 +93,7 @@ def put_at(settings: Settings, what: str, url: str, progress: Progress | None) -
         manifest = completed_manifest(folder)
         return put_files(_finished_files(folder), manifest.content_id, url, progress)
     store = store_of(settings)
-    found = [one for one in store.releases() if what in one.names or (what and one.content_id.startswith(what))]
+    found = _named(store, what)
     if len(found) != 1:
         wrong = "no folder, and no release that the store holds" if not found else f"{len(found)} releases of the store"
         raise BadInputError(
@@ -106,6 +106,11 @@ def put_at(settings: Settings, what: str, url: str, progress: Progress | None) -
 def take_from(url: str, out: Path, progress: Progress | None) -> Moved:
     """Take what was put to a URL into a folder; see take_files."""
     return take_files(url, out, progress)
+
+
+def _named(store: ObjectStore, name: str) -> list[StoredRelease]:
+    """The releases of a repository, or whose content id begins so."""
+    return [one for one in store.releases() if name in one.names or (name and one.content_id.startswith(name))]
 
 
 def _finished_files(folder: Path) -> dict[str, Path]:
