@@ -21,6 +21,7 @@ from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunR
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError
 from dayzero.stages.judging import models as judging_models
+from dayzero.stages.judging import operators as judging_operators
 from dayzero.stages.judging import parts as judging_parts
 from dayzero.stages.judging import runs as judging_runs
 
@@ -91,7 +92,7 @@ def _completed(
     match request.observation:
         case Observation.OPERATORS:
             operators = load(OperatorErrors, outcome.document)
-            check, culprits = judging_parts.operators_check(operators, rung, evidence)
+            check, culprits = judging_operators.operators_check(operators, rung, evidence)
             return Judged((check,), culprits=culprits)
         case Observation.LAYERS:
             layers = load(LayerErrors, outcome.document)

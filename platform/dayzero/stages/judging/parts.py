@@ -1,74 +1,9 @@
-"""Verdicts on operators and layers."""
+"""Verdicts on layers."""
 
-from dayzero.domain.observations import CheckName, LayerErrors, OperatorError, OperatorErrors
+from dayzero.domain.observations import CheckName, LayerErrors
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Verdict
+from dayzero.stages.judging.naming import first_named
 from dayzero.stages.precision import limits as precision
-
-NAMED = 3
-"""How many a sentence names before it only counts."""
-
-
-def operators_check(observed: OperatorErrors, rung: str, evidence: tuple[str, ...] = ()) -> tuple[Check, tuple[Culprit, ...]]:
-    """Every operator that could be compared, against float64; operators that could not are counted, never passed."""
-    compared = [row for row in observed.operators if row.reference is not None]
-    wrong = [row for row in compared if precision.operator_stands_out(row)]
-    shares = [row.share_within for row in compared if row.share_within is not None]
-    unknown = [row for row in observed.operators if row.reference is None and row.operator in _replacements(observed)]
-    left_out = len(observed.operators) - len(compared)
-    if wrong:
-        verdict = Verdict.FAIL
-        reason = f"{len({row.operator for row in wrong})} operators miss float64: {_named([_told(row) for row in wrong])}"
-    elif not compared:
-        verdict, reason = Verdict.NOT_RUN, "no operator of the run can be compared with float64"
-    elif unknown:
-        verdict, reason = Verdict.ERROR, f"{unknown[0].operator} could not be compared: {unknown[0].why}"
-    else:
-        verdict = Verdict.PASS
-        reason = f"{len(compared)} distinct operator calls agree with float64; {left_out} cannot be compared"
-    check = Check(
-        CheckLayer.PRECISION,
-        CheckName.OPERATORS_FLOAT64.value,
-        rung,
-        verdict,
-        Grade.MEASURED,
-        reason,
-        measured=min(shares, default=None),
-        tolerance=precision.SHARE_WITHIN,
-        unit="share of elements within 1e-3",
-        n=len(compared),
-        evidence=evidence,
-        numbers={
-            "compared": len(compared),
-            "not_comparable": left_out,
-            "elements": sum(row.n for row in compared),
-            "dtype": observed.dtype,
-            "target_path": observed.target_path,
-        },
-    )
-    culprits = {row.operator: row for row in reversed(wrong)}
-    return check, tuple(_operator_culprit(row) for row in reversed(culprits.values()))
-
-
-def _replacements(observed: OperatorErrors) -> set[str]:
-    """Operators that no library ships: those of plugins."""
-    return {row.operator for row in observed.operators if observed.custom_operators and not row.operator.startswith("aten.")}
-
-
-def _told(row: OperatorError) -> str:
-    figure = "an integer result differs"
-    if row.share_within is not None:
-        figure = f"{row.share_within:.4f} of the elements within 1e-3, {precision.SHARE_WITHIN:g} required"
-    return f"{row.operator} in {row.module or 'the model'} ({figure}, n={row.n})"
-
-
-def _operator_culprit(row: OperatorError) -> Culprit:
-    error = 1.0 - row.share_within if row.share_within is not None else 1.0
-    return Culprit(layer_index_of(row.module), row.module, row.operator, error, 1.0 - precision.SHARE_WITHIN)
-
-
-def layer_index_of(module: str) -> int | None:
-    """The first number in a module's path: its layer."""
-    return next((int(part) for part in module.split(".") if part.isdigit()), None)
 
 
 def layers_check(observed: LayerErrors, rung: str, evidence: tuple[str, ...] = ()) -> tuple[Check, tuple[Culprit, ...]]:
@@ -125,7 +60,7 @@ def _layers_verdict(
     if doubtful:
         return Verdict.ERROR, f"the {dtype} reference itself is far from {observed.reference_dtype} at layer {doubtful[0]}"
     if culprits:
-        named = _named([_accused(culprit, why) for culprit, why in zip(culprits, whys, strict=True)])
+        named = first_named([_accused(culprit, why) for culprit, why in zip(culprits, whys, strict=True)])
         after = f"; layers {', '.join(map(str, inherited))} only inherit it" if inherited else ""
         return Verdict.FAIL, f"{named}{after}"
     few = [layer for layer in observed.layers if precision.too_few_tokens(layer)]
@@ -154,8 +89,3 @@ def _accused(culprit: Culprit, why: str) -> str:
         f" ({culprit.operator})" if culprit.operator else ", which only stands out compiled" if not culprit.operator else ""
     )
     return f"layer {culprit.layer_index} is wrong at {culprit.module}{operator}: {why}"
-
-
-def _named(names: list[str]) -> str:
-    rest = len(names) - NAMED
-    return "; ".join(names[:NAMED]) + (f"; and {rest} more" if rest > 0 else "")
