@@ -2,7 +2,7 @@
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 TORCH_NPU_TABLE = """\
@@ -103,14 +103,15 @@ class AcmeConfig: ...
 }
 
 
-def wheel(folder: Path, name: str, version: str, members: Mapping[str, str]) -> Path:
-    """A wheel of that name, version and content."""
+def wheel(folder: Path, name: str, version: str, members: Mapping[str, str], needs: Sequence[str] = ()) -> Path:
+    """A wheel of that name, version and content, with what it needs."""
     path = folder / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
     info = f"{name.replace('-', '_')}-{version}.dist-info"
+    needed = "".join(f"Requires-Dist: {one}\n" for one in needs)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         everything = {
             **members,
-            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not-me\n",
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needed}\nName: not-me\n",
             f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
             f"{info}/RECORD": "",
         }

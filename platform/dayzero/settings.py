@@ -65,6 +65,13 @@ class Settings(BaseSettings):
     platforms: tuple[str, ...] = Field(("cpu",), description="Platforms that `dayzero up` starts a local worker for.")
     platforms_dir: Path | None = Field(None, description="Folder with your own platform profiles (TOML).")
     plan_templates: Path | None = Field(None, description="File with your own planning templates (TOML).")
+    stacks_dir: Path | None = Field(
+        None, description="Folder with the lock files of stacks; unset: stacks under the data folder."
+    )
+    stacks: tuple[str, ...] = Field(
+        (),
+        description="Stacks in the order in which a release tries them, `installed` among them; unset: it, then all by name.",
+    )
     cpu_devices: int = Field(2, description="Devices (processes) of the cpu platform.", ge=1, le=64)
     check_timeout_s: float = Field(1800.0, description="Wall time that one check may take.", gt=0)
     check_memory_bytes: int | None = Field(None, description="Memory that one check may take; unset: the platform's.")

@@ -44,6 +44,10 @@ from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
 from .resharding import reshard as reshard
+from .stacks import KnownStack as KnownStack
+from .stacks import add_stack as add_stack
+from .stacks import build_stack as build_stack
+from .stacks import list_stacks as list_stacks
 from .storing import add_to_store as add_to_store
 from .storing import check_stored as check_stored
 from .storing import evict_stored as evict_stored

@@ -15,6 +15,7 @@ from dayzero.adapters.trace.known import library_name
 from dayzero.adapters.trace.tracer import SubprocessTracer
 from dayzero.adapters.transfer.weights import WeightTransfer
 from dayzero.app.hubs import store_of, stored_hub
+from dayzero.app.stacks import HostStacks
 from dayzero.app.vouching import witness
 from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest
@@ -63,6 +64,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         library=library_name(),
         witness=lambda release, layout: witness(settings, release, layout),
         approve_below_bytes=settings.approve_below_bytes,
+        stacks=HostStacks(settings),
         operator_plugins=settings.operator_plugins,
         allow_remote_code=settings.allow_remote_code,
         allow_pickle=settings.allow_pickle,

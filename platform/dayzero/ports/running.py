@@ -10,6 +10,7 @@ from dayzero.domain.events import Event
 from dayzero.domain.operators import Decomposition, OperatorManifest, Trace, TraceOptions
 from dayzero.domain.platforms import Stack
 from dayzero.domain.runs import RunLimits, RunOutcome, RunRequest
+from dayzero.domain.stacks import StackRecipe
 
 
 class Clock(Protocol):
@@ -79,6 +80,30 @@ class Runner(Protocol):
     def run(self, request: RunRequest, limits: RunLimits) -> RunOutcome:
         """Run one observation in its own process with limits and a scrubbed environment; never raises for what the child
         does."""
+        ...
+
+
+class Stacks(Protocol):
+    """The stacks that a host can install over its own, and what runs in them."""
+
+    def recipes(self, platform: str) -> Sequence[StackRecipe]:
+        """The platform's stacks in the order in which a release tries them; BadInputError for a lock that is none."""
+        ...
+
+    def library(self, recipe: StackRecipe) -> str | None:
+        """The modelling library of a stack, with its version."""
+        ...
+
+    def model_types(self, recipe: StackRecipe) -> frozenset[str] | None:
+        """Which model types that library knows, read as data; None where there is none. A DayzeroError says why not."""
+        ...
+
+    def tracer(self, recipe: StackRecipe) -> Tracer:
+        """A tracer in that stack, which is installed first where it is not; errors as pip's."""
+        ...
+
+    def runner(self, recipe: StackRecipe) -> Runner:
+        """A runner in that stack, likewise."""
         ...
 
 

@@ -14,11 +14,13 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.rehearsal import Reduction
 from dayzero.domain.reports import Cell
 from dayzero.domain.results import StoredResult
+from dayzero.domain.stacks import INSTALLED, StackChoice, StackRecipe, over
 from dayzero.domain.verdict import Culprit, Verdict, VerificationReport
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
 from dayzero.stages.entries.deciding import METHODS, derive_entry, predicted_entry
 from dayzero.steps.contract import Bench
+from dayzero.steps.stacks import STACK, recipe_of
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
 
 Noun = TypeVar("Noun")
@@ -56,6 +58,7 @@ class Found:
     bundle: str | None
     reduction: Reduction | None
     inventory: OperatorInventory | None
+    recipe: StackRecipe = INSTALLED
 
 
 def found_by(bench: Bench, lease: Lease) -> Found:
@@ -75,6 +78,7 @@ def found_by(bench: Bench, lease: Lease) -> Found:
         bundle=load(str, bundle.document) if bundle else None,
         reduction=_noun(newest.get("reduction"), Reduction),
         inventory=_noun(newest.get("inventory"), OperatorInventory),
+        recipe=recipe_of(_noun(newest.get(STACK), StackChoice)),
     )
 
 
@@ -90,7 +94,7 @@ def key_of(bench: Bench, adaptation: Adaptation, found: Found) -> EntryKey:
         model=adaptation.model,
         content_id=adaptation.content_id,
         platform=adaptation.platform,
-        stack_fingerprint=offered[1].fingerprint if offered else UNKNOWN,
+        stack_fingerprint=over(offered[1], found.recipe).fingerprint if offered else UNKNOWN,
         engine=ENGINE,
         dtype=(found.spec.native_dtype if found.spec else None) or UNKNOWN,
         plan=planned.degrees if planned else Degrees(),

@@ -19,7 +19,7 @@ from dayzero.errors import BlockedError
 from dayzero.ports.conversion import Conversions
 from dayzero.ports.hub import Hub, Progress, Transfer
 from dayzero.ports.ledger import Ledger
-from dayzero.ports.running import Clock, ImageBuilder, Runner, Tracer
+from dayzero.ports.running import Clock, ImageBuilder, Runner, Stacks, Tracer
 from dayzero.stages.inventory.taxonomy import Taxonomy
 from dayzero.stages.judging.memory import TINY_BYTES
 from dayzero.stages.transfer.estimating import estimate_sentence, needs_approval
@@ -52,6 +52,7 @@ class Bench:
     `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
     `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges once they are known,
     for every observation runs with them.
+    `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `witness` tells what a trusted node of this site signed of the rank files of a release.
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
@@ -83,6 +84,7 @@ class Bench:
     witness: Callable[[Release, ShardManifest], Witness] = field(default=lambda release, layout: Witness(None, reason=NO_SITE))
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
+    stacks: Stacks | None = None
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
 
 

@@ -15,7 +15,15 @@ from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
-from dayzero.errors import BadInputError, BlockedError, DependencyError, MeasurementError, NotFoundError, NotShardedError
+from dayzero.errors import (
+    BadInputError,
+    BlockedError,
+    DayzeroError,
+    DependencyError,
+    MeasurementError,
+    NotFoundError,
+    NotShardedError,
+)
 from dayzero.registry import settings_for
 from dayzero.stages.configuration.quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage.bridging import verified
@@ -28,6 +36,7 @@ from dayzero.stages.structure.summary import structure_rows
 from dayzero.steps.bridges import keys_for, known_bridges, with_reasons
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
+from dayzero.steps.stacks import Stacked, stacked
 from dayzero.steps.waiting import no_manifest
 
 MAX_CONFIG_BYTES = 8 * 2**20
@@ -151,35 +160,40 @@ def inventory(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept
     """
     config = configuration(bench, lease).noun
     spec = structure(bench, lease).noun
-    unusual = () if options == USUAL else (options,)
-    lasting = result_key("inventory", 3, config.text, config.side or "", bench.library, bench.taxonomy, *unusual)
+    stack = stacked(bench, lease, config.text)
+    unusual = (*(() if options == USUAL else (options,)), *((stack.said,) if stack.said else ()))
+    lasting = result_key("inventory", 3, config.text, config.side or "", stack.library, bench.taxonomy, *unusual)
     # What failed to run may run the next time: such an inventory is found again by its own attempt alone.
     passing = result_key("inventory", 1, lasting, lease)
     for key in (lasting, passing):
         if bench.ledger.find_result(key) is not None:
             return keep(bench.ledger, lease, key, OperatorInventory, lambda: inventory_of(spec, None, bench.taxonomy))
-    trace, finding = _trace(bench, config.text, spec, options)
+    trace, finding = _trace(stack, config.text, spec, options)
     found = inventory_of(spec, trace, bench.taxonomy)
     noted = replace(found, findings=(*found.findings, finding)) if finding else found
     key = passing if finding and finding.code == NOT_TRACED else lasting
     return keep(bench.ledger, lease, key, OperatorInventory, lambda: noted)
 
 
-def _trace(bench: Bench, config: str, spec: ModelSpec, options: TraceOptions) -> tuple[Trace | None, Finding | None]:
-    """The trace, and what there is to say about it; a type that the library lacks is traced as its known equal."""
+def _trace(stack: Stacked, config: str, spec: ModelSpec, options: TraceOptions) -> tuple[Trace | None, Finding | None]:
+    """The trace, and what there is to say about it; a type that no stack's library knows is traced as its known equal."""
     subject = spec.model_type or "model"
     try:
+        tracer = stack.tracer()
+    except DayzeroError as error:
+        return None, Finding(NOT_TRACED, subject, str(error))
+    try:
         try:
-            return bench.tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S, options=options), None
+            return tracer.trace(config.encode(), timeout_s=TRACE_TIMEOUT_S, options=options), None
         except BlockedError:
             same = as_same_code(config)
             if same is None:
                 raise
-            return bench.tracer.trace(same[0].encode(), timeout_s=TRACE_TIMEOUT_S, options=options), same[1]
+            return tracer.trace(same[0].encode(), timeout_s=TRACE_TIMEOUT_S, options=options), same[1]
     except NotShardedError:
         raise
     except (BlockedError, BadInputError) as error:
-        return None, Finding(NO_REFERENCE, subject, str(error))
+        return None, Finding(NO_REFERENCE, subject, f"{error}{stack.said}")
     except (DependencyError, MeasurementError) as error:
         return None, Finding(NOT_TRACED, subject, str(error))
 

@@ -13,6 +13,7 @@ from dayzero.domain.entry import DayZeroClock
 from dayzero.domain.reports import Cell, StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.stacks import over
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Verdict
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.stages.bundle.file import BundleFile
@@ -40,7 +41,7 @@ def bundle_files(bench: Bench, lease: Lease) -> tuple[BundleFile, ...]:
         plan=found.plan,
         manifest=manifest,
         release=subject.release,
-        stack=offered[1] if offered else None,
+        stack=over(offered[1], found.recipe) if offered else None,
         profile=subject.profile,
     )
 

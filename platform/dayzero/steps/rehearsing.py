@@ -20,6 +20,7 @@ from dayzero.steps.bridges import recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.prestaging import configuration, require_reference, settled_bridges, structure, subject_of
+from dayzero.steps.stacks import runner_of
 from dayzero.steps.verifying import OBSERVER_VERSION, check_row, evidence_of, outcome_of
 
 REHEARSED = (Observation.OPERATORS, Observation.LAYERS, Observation.GENERATION)
@@ -110,7 +111,7 @@ def _ask(bench: Bench, lease: Lease, observation: Observation) -> _Asked:
         bridges=recipes_of(settled_bridges(bench, lease)),
     )
     asked = replace(request, model_dir=None)
-    stack = bench.runner.stack().components
+    stack = runner_of(bench, lease).stack().components
     return _Asked(request, result_key(f"rehearse.{observation.value}", OBSERVER_VERSION, config, stack, asked))
 
 

@@ -16,6 +16,7 @@ from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import require_reference, settled_bridges, subject_of
 from dayzero.steps.shards import place_of
+from dayzero.steps.stacks import runner_of
 from dayzero.steps.weights import chosen_degrees
 
 OBSERVER_VERSION = 2
@@ -51,7 +52,7 @@ def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
     """What an observation depends on: the release's content, the stack, the request without this host's paths."""
     content_id = subject_of(bench, lease).release.content_id
     asked = replace(request, model_dir=None, shards_dir=None)
-    stack = bench.runner.stack()
+    stack = runner_of(bench, lease).stack()
     return result_key(f"observe.{request.observation.value}", OBSERVER_VERSION, content_id, stack.components, asked)
 
 
@@ -78,7 +79,7 @@ def outcome_of(bench: Bench, lease: Lease, request: RunRequest, key: ResultKey) 
     if found is not None:
         bench.ledger.link_result(found, lease)
         return RunOutcome(RunEnd.COMPLETED, found.document, "", "", 0.0, None), True
-    outcome = bench.runner.run(request, bench.limits)
+    outcome = runner_of(bench, lease).run(request, bench.limits)
     if outcome.end is RunEnd.COMPLETED:
         bench.ledger.put_result(key, outcome.document, lease)
     return outcome, False

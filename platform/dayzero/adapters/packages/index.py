@@ -5,25 +5,19 @@ No code of the package runs: only wheels are taken, and nothing is installed.
 """
 
 import json
-import os
 import re
-import resource
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dayzero.adapters.packages.read import sha256_of
-from dayzero.errors import BadInputError, DependencyError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.errors import BadInputError, IntegrityError, NotFoundError, UnavailableError
+from dayzero.installer import ask_pip
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?")
 _VERSION = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.!+_-]{0,63})")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-MAX_WHEEL_BYTES = 4 * 2**30
-_TIMEOUT_S = 1800.0
-_TAIL_CHARACTERS = 600
 _SAFE_ARGUMENTS = ("--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "--no-input", "--quiet")
 _ELSEWHERE = ("--platform", "manylinux_2_28_x86_64", "--platform", "manylinux2014_x86_64", "--python-version", "3.11",
               "--implementation", "cp")  # fmt: skip
@@ -79,7 +73,7 @@ def fetch_wheel(requirement: Requirement, cache: Path, *, python: str = sys.exec
         (Path(partial) / "requirements.txt").write_text(line, encoding="utf-8")
         wheels = Path(partial) / "wheels"
         arguments = ("download", "--dest", str(wheels), "--require-hashes", "-r", str(Path(partial) / "requirements.txt"))
-        _pip(python, (*arguments, *_SAFE_ARGUMENTS, *found.choice), found.requirement)
+        ask_pip((*arguments, *_SAFE_ARGUMENTS, *found.choice), str(found.requirement), python=python)
         files = sorted(wheels.glob("*.whl"))
         if len(files) != 1:
             raise IntegrityError(f"pip fetched {len(files)} wheels for {found.requirement} instead of one.")
@@ -111,10 +105,11 @@ def _resolve(requirement: Requirement, python: str) -> _Found:
         arguments = ("install", "--dry-run", "--ignore-installed", "--report", str(report), *_SAFE_ARGUMENTS)
         try:
             choice: tuple[str, ...] = ()
-            _pip(python, (*arguments, str(requirement)), requirement)
+            ask_pip((*arguments, str(requirement)), str(requirement), python=python)
         except NotFoundError:
             choice = _ELSEWHERE
-            _pip(python, (*arguments, "--target", str(Path(folder) / "target"), *choice, str(requirement)), requirement)
+            target = ("--target", str(Path(folder) / "target"))
+            ask_pip((*arguments, *target, *choice, str(requirement)), str(requirement), python=python)
         return _reported(report, requirement, choice)
 
 
@@ -138,46 +133,10 @@ def available_versions(name: str, *, python: str = sys.executable) -> tuple[str,
     requirement = Requirement(parse_requirement(name).name, None)
     arguments = ("index", "versions", requirement.name, "--json", "--disable-pip-version-check", "--no-input")
     try:
-        versions = json.loads(_pip(python, arguments, requirement))["versions"]
+        versions = json.loads(ask_pip(arguments, str(requirement), python=python))["versions"]
     except (ValueError, KeyError, TypeError) as error:
         raise UnavailableError(f"pip does not list the releases of {requirement} in a form that is known.",
                                remedy="Update pip to 25.1 or newer.") from error  # fmt: skip
     if not isinstance(versions, list) or not all(isinstance(one, str) and _VERSION.fullmatch(one) for one in versions):
         raise IntegrityError(f"the index lists releases of {requirement} that are none.")
     return tuple(versions)
-
-
-def _pip(python: str, arguments: Sequence[str], requirement: Requirement) -> str:
-    """What pip wrote to stdout."""
-    command = [python, "-I", "-m", "pip", *arguments]
-    try:
-        run = subprocess.run(
-            command, env=_environment(os.environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S,
-            check=False, preexec_fn=_limit_files,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"fetching {requirement} took longer than {_TIMEOUT_S:g} s and was stopped.") from error
-    except OSError as error:
-        raise DependencyError(f"cannot start {python}: {error}.", remedy="Install pip there.") from error
-    if run.returncode == 0:
-        return run.stdout.decode("utf-8", "replace")
-    said = run.stderr.decode("utf-8", "replace").strip()
-    if "No module named pip" in said:
-        raise DependencyError("pip is not installed here.", remedy="Install pip, or fetch the wheel and name its path.")
-    if "No matching distribution" in said or "from versions:" in said:
-        raise NotFoundError(
-            f"there is no wheel of {requirement} to fetch.",
-            remedy="Check name and version; a package that is published as source only can be named as a wheel's path.",
-        )
-    if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
-        raise IntegrityError(f"the bytes of {requirement} are others than the index states.", remedy="Try again later.")
-    raise UnavailableError(f"pip could not fetch {requirement}: {said[-_TAIL_CHARACTERS:]}", remedy="Check pip's settings.")
-
-
-def _environment(outer: Mapping[str, str]) -> dict[str, str]:
-    """The user's own settings of pip (index, proxy, certificates) count; ours do not reach it."""
-    return {name: value for name, value in outer.items() if not name.startswith("DAYZERO_")}
-
-
-def _limit_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_WHEEL_BYTES, MAX_WHEEL_BYTES))

@@ -31,6 +31,12 @@ COMPARED = 3
 """How many releases are compared with the one before each: more than appear between two polls."""
 
 
+def library_types(package: str, version: str, cache: Path) -> frozenset[str]:
+    """The model types that a release of a modelling library knows, read from its wheel; errors as fetch_wheel's."""
+    with open_wheel(fetch_wheel(Requirement(package, version), cache)) as archive:
+        return frozenset(_types(archive, package))
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """The model types of one release, with the names of their configuration classes."""

@@ -25,6 +25,8 @@ WORKER_SETTINGS = (
     "approve_below_bytes",
     "approve_timeout_s",
     "platforms_dir",
+    "stacks_dir",
+    "stacks",
     "cpu_devices",
     "check_timeout_s",
     "check_memory_bytes",

@@ -29,6 +29,7 @@ from dayzero.adapters.runners.process_memory import GroupMemory
 from dayzero.codec import dump
 from dayzero.domain.platforms import Stack
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
+from dayzero.domain.stacks import INSTALLED, StackRecipe, over
 
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "CXX", "CC", "LD_LIBRARY_PATH",
              "VIRTUAL_ENV", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")  # fmt: skip
@@ -59,7 +60,8 @@ class SubprocessRunner:
 
     `work_dir` takes each run's folder (removed afterwards) and, unless `compile_cache` names another folder, the compiler's
     cache. The memory limit is held by polling the resident memory of the whole group, not by RLIMIT_AS: torch reserves
-    address space that it never touches. Runs may overlap. `close` (also at exit, also when garbage) ends the processes.
+    address space that it never touches. `packages` is a folder where the recipe's own lie, found
+    before the installed ones. Runs may overlap. `close` (also at exit, also when garbage) ends the processes.
     """
 
     def __init__(
@@ -68,11 +70,14 @@ class SubprocessRunner:
         python: str = sys.executable,
         platform_slug: str = "cpu",
         compile_cache: Path | None = None,
+        recipe: StackRecipe = INSTALLED,
+        packages: Path | None = None,
     ) -> None:
         self._work_dir = work_dir.resolve()
         self._platform = platform_slug
+        self._recipe = recipe
         cache = (compile_cache or work_dir / "compiled").resolve()
-        self._keeper = NurseryKeeper(lambda: _start_nursery(python, work_dir.resolve(), cache))
+        self._keeper = NurseryKeeper(lambda: _start_nursery(python, work_dir.resolve(), cache, packages))
         self._finalizer = weakref.finalize(self, self._keeper.close)
 
     def close(self) -> None:
@@ -91,7 +96,7 @@ class SubprocessRunner:
         compiler = _compiler()
         if compiler:
             components["cxx"] = compiler
-        return Stack(self._platform, components)
+        return over(Stack(self._platform, components), self._recipe)
 
     def run(self, request: RunRequest, limits: RunLimits) -> RunOutcome:
         """Run one observation; whatever the child does comes back as an outcome."""
@@ -115,17 +120,18 @@ class SubprocessRunner:
         return _Ended(report.code, report.failure, killed_for, peak or None, time.monotonic() - began)
 
 
-def _start_nursery(python: str, work_dir: Path, compile_cache: Path) -> NurseryClient:
+def _start_nursery(python: str, work_dir: Path, compile_cache: Path, packages: Path | None) -> NurseryClient:
     command = [python, "-m", "dayzero.adapters.runners.nursery"]
-    return NurseryClient(command, _environment(compile_cache), work_dir)
+    return NurseryClient(command, _environment(compile_cache, packages), work_dir)
 
 
-def _environment(compile_cache: Path) -> dict[str, str]:
-    """What the nursery sees, and its children but for HOME, TMPDIR and HF_HOME."""
+def _environment(compile_cache: Path, packages: Path | None) -> dict[str, str]:
+    """What the nursery sees, and its children but for HOME, TMPDIR and HF_HOME; `packages` come before the installed ones."""
+    found_first = [*([str(packages)] if packages else []), *filter(None, [_source_root()])]
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
     return environment | {
         "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-        "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "PYTHONPATH": _source_root(),
+        "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "PYTHONPATH": os.pathsep.join(found_first),
         # The nursery forks, so no library may start a thread while it is imported.
         "OPENBLAS_NUM_THREADS": "1",
         # Precompiled headers live in the temporary folder, which is new for each run: they would be made again for every

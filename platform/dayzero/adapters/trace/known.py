@@ -18,12 +18,13 @@ def library_name() -> str | None:
 
 def known_architecture(model_type: str) -> bool | None:
     """Whether the installed modelling library knows the model type; None when it is not installed or cannot be read."""
-    types = _known_types()
+    types = installed_types()
     return None if not types else model_type in types
 
 
 @lru_cache(maxsize=1)
-def _known_types() -> frozenset[str]:
+def installed_types() -> frozenset[str]:
+    """Every model type that the installed modelling library knows; none where there is none that can be read."""
     spec = find_spec("transformers")
     if spec is None or spec.origin is None:
         return frozenset()

@@ -1,0 +1,1 @@
+"""Which stack a release takes."""
