@@ -20,6 +20,7 @@ from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.shards import Integrity, ShardManifest, ShardSource
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.verdict import Grade, Mode
+from dayzero.domain.waivers import Waiver
 from dayzero.errors import DayzeroError, NotFoundError, UnavailableError
 from dayzero.ports.hub import Hub, Progress
 from dayzero.steps.contract import Bench
@@ -152,6 +153,10 @@ class FakeCatalog:
     def __init__(self, ledger: MemoryLedger) -> None:
         self.ledger = ledger
         self.entries: list[CompatibilityEntry | None] = []
+        self.told: tuple[Waiver, ...] = ()
+
+    def waivers(self) -> Sequence[Waiver]:
+        return self.told
 
     def clock_of(self, adaptation_id: str) -> DayZeroClock:
         return DayZeroClock()

@@ -73,6 +73,8 @@ COMPATIBILITY_COLUMNS: tuple[Column, ...] = (
     _number("time_to_verified_s", "seconds from live weights to verified"),
     _time("recorded_at", "when this version was recorded"),
     _text("evidence", "what each grade of evidence refers to, in a sentence"),
+    _number("waivers", "waivers by which failing checks do not make the entry failing"),
+    _time("waived_until", "when the first of them expires; from then on the entry is stale"),
 )
 """The columns of the view `compatibility_current`, in its order."""
 

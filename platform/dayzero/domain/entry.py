@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
+from dayzero.domain.waivers import Waiver
 
 
 class Lifecycle(StrEnum):
@@ -97,6 +98,10 @@ class CompatibilityEntry:
     """What a pre-stage leaves for the day of the weights, a sentence each."""
     evidence: str = ""
     """What the grades of the deciding checks refer to, in a sentence; `grade` is the weakest of them."""
+    waivers: tuple[Waiver, ...] = ()
+    """Those by which a failing check does not make the entry failing; with any of them it is never verified."""
+    waived_until: datetime | None = None
+    """When the first of them expires: from then on the entry is stale."""
 
     @property
     def verified(self) -> bool:

@@ -11,6 +11,7 @@ from dayzero.domain.events import Event
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.subscriptions import Channel, Delivery, Subscription
 from dayzero.domain.verdict import Mode
+from dayzero.domain.waivers import Waiver
 from dayzero.domain.watching import Rule, WatchSource
 
 
@@ -120,6 +121,18 @@ class Catalog(Protocol):
 
     def model_names(self, model: str) -> Sequence[str]:
         """A model's name and its aliases."""
+        ...
+
+    def waivers(self) -> Sequence[Waiver]:
+        """Every waiver, those that expired or were ended included, the oldest first."""
+        ...
+
+    def waive(self, model: str, platform: str, check: str, reason: str, owner: str, until: datetime) -> Waiver:
+        """A new waiver from now on. BadInputError: it has expired already, or says nothing of who and why."""
+        ...
+
+    def end_waiver(self, waiver_id: str) -> Waiver:
+        """End a waiver now; ending it again changes nothing. NotFoundError."""
         ...
 
 

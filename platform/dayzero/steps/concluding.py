@@ -1,5 +1,6 @@
 """From everything that an adaptation found to its entry, and the end of its attempt."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,9 +17,11 @@ from dayzero.domain.reports import Cell
 from dayzero.domain.results import StoredResult
 from dayzero.domain.stacks import INSTALLED, StackChoice, StackRecipe, over
 from dayzero.domain.verdict import Culprit, Verdict, VerificationReport
+from dayzero.domain.waivers import Waiver
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
 from dayzero.stages.entries.deciding import METHODS, derive_entry, predicted_entry
+from dayzero.stages.entries.waiving import in_force
 from dayzero.steps.contract import Bench
 from dayzero.steps.stacks import STACK, recipe_of
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
@@ -116,7 +119,12 @@ def report_of(bench: Bench, adaptation: Adaptation, found: Found) -> Verificatio
 
 
 def entry_of(
-    bench: Bench, lease: Lease, *, blocked_reason: str | None = None, clock: DayZeroClock | None = None
+    bench: Bench,
+    lease: Lease,
+    *,
+    blocked_reason: str | None = None,
+    clock: DayZeroClock | None = None,
+    waivers: Sequence[Waiver] = (),
 ) -> CompatibilityEntry:
     """The entry that follows from what was found so far."""
     adaptation = bench.ledger.adaptation(lease.adaptation_id)
@@ -142,6 +150,7 @@ def entry_of(
         blocked_reason=blocked_reason,
         clock=clock or DayZeroClock(),
         bundle=found.bundle,
+        waivers=in_force(waivers, key.model, key.platform, bench.clock.now()),
     )
 
 
@@ -151,7 +160,7 @@ def conclude(bench: Bench, catalog: Catalog, lease: Lease) -> Outcome:
     A pre-stage that waits for its platform to be there is blocked with that one reason, so that it goes on when it is; its
     entry says all that is known all the same.
     """
-    entry = entry_of(bench, lease, clock=catalog.clock_of(lease.adaptation_id))
+    entry = entry_of(bench, lease, clock=catalog.clock_of(lease.adaptation_id), waivers=catalog.waivers())
     waits = _waits_for(entry) if bench.ledger.adaptation(lease.adaptation_id).purpose is Purpose.PRESTAGE else None
     if waits is not None:
         adaptation = catalog.finish(lease, AdaptationState.BLOCKED, waits, entry)
@@ -171,7 +180,8 @@ def stop(bench: Bench, catalog: Catalog, lease: Lease, error: DayzeroError) -> O
     """End an attempt that an error stopped: blocked where the operator can unblock it, else failed; never passing."""
     state = AdaptationState.BLOCKED if isinstance(error, BlockedError) else AdaptationState.FAILED
     reason = str(error)
-    entry = entry_of(bench, lease, blocked_reason=reason, clock=catalog.clock_of(lease.adaptation_id))
+    clock = catalog.clock_of(lease.adaptation_id)
+    entry = entry_of(bench, lease, blocked_reason=reason, clock=clock, waivers=catalog.waivers())
     adaptation = catalog.finish(lease, state, reason, entry)
     return Outcome(adaptation, entry, reason, error)
 

@@ -1,6 +1,8 @@
 """Recording releases, requesting, starting and finishing work, against a real PostgreSQL."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from dayzero.domain.adaptation import AdaptationState, Lease, Purpose
 from dayzero.domain.entry import Correctness, Lifecycle
 from dayzero.domain.release import HubKind, ReleaseStage
 from dayzero.domain.verdict import Verdict
+from dayzero.domain.waivers import Waiver
 from dayzero.domain.watching import Rule
 from dayzero.errors import BadInputError, NotFoundError, StaleAttemptError
 from store_nouns import SteppedClock, check, entry, release
@@ -321,3 +324,33 @@ def test_text_that_postgres_cannot_hold(store: Store) -> None:
     assert store.catalog.log_lines(lease.adaptation_id, after=line[0]) == ()
     store.catalog.finish(lease, AdaptationState.BLOCKED, "a\x00b", None)
     assert store.ledger.adaptation(lease.adaptation_id).reason == "a\ufffdb"
+
+
+def test_a_waiver_is_kept_and_ended_once(store: Store) -> None:
+    until = store.clock.now() + timedelta(days=1)
+    made = store.catalog.waive("org/*", "*", "layers.three_way", "known upstream", "Ada", until)
+    assert store.catalog.waivers() == (made,) and made.until == until and made.ended_at is None
+    ended = store.catalog.end_waiver(made.id)
+    store.clock.forward(60)
+    assert store.catalog.end_waiver(made.id) == ended and ended.ended_at is not None
+    with pytest.raises(NotFoundError, match="no waiver"):
+        store.catalog.end_waiver("absent")
+    for reason, owner, moment in (("", "Ada", until), ("x", " ", until), ("x", "Ada", store.clock.now())):
+        with pytest.raises(BadInputError):
+            store.catalog.waive("org/*", "*", "layers.three_way", reason, owner, moment)
+    assert len(store.catalog.waivers()) == 1
+
+
+def test_a_waived_entry_is_stale_once_the_waiver_has_expired(store: Store) -> None:
+    """The view's clock is the database's: a waiver of the past and one of the future."""
+    now = datetime.now(UTC)
+    for platform, until in (("cpu", now - timedelta(days=1)), ("sim-npu", now + timedelta(days=1))):
+        lease = store.adapt(release(platform), (platform,))
+        waiver = Waiver("w", "org/*", "*", "generation", "known", "Ada", until, now - timedelta(days=2))
+        content_id = store.ledger.adaptation(lease.adaptation_id).content_id
+        plain = entry(content_id, Correctness.FUNCTIONAL, platform=platform)
+        store.catalog.finish(lease, AdaptationState.DONE, None, replace(plain, waivers=(waiver,), waived_until=until))
+    rows = {row["platform"]: row for row in store.list.current()}
+    assert {name: row["freshness"] for name, row in rows.items()} == {"cpu": "stale", "sim-npu": "current"}
+    assert all(row["waivers"] == 1 for row in rows.values())
+    assert rows["sim-npu"]["waived_until"] is not None

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from dayzero import app
 from dayzero.app import Plane
-from dayzero.cli import compat, run, subscribe
+from dayzero.cli import compat, run, subscribe, waiver
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry, Correctness
@@ -265,3 +265,15 @@ def test_wrong_requests_get_one_sentence(client: TestClient) -> None:
     assert client.get("/v1/compat", params={"limit": 0}).status_code == 422
     assert issubclass(NotFoundError, DayzeroError)
     assert "No entry matches." in client.get("/").text
+
+
+def test_waivers_by_command(command: Command) -> None:
+    arguments = ("org/*", "layers.three_way", "--reason", "known upstream", "--owner", "Ada", "--days", "30")
+    made = json.loads(command(waiver.app, "add", *arguments, "--json").stdout)["waivers"][0]
+    assert (made["model"], made["platform"], made["owner"]) == ("org/*", "*", "Ada")
+    assert "in force" in command(waiver.app, "ls").stdout
+    assert "ended" in command(waiver.app, "end", made["id"][:8]).stdout
+    assert json.loads(command(waiver.app, "ls", "--json").stdout)["waivers"] == []
+    assert len(json.loads(command(waiver.app, "ls", "--all", "--json").stdout)["waivers"]) == 1
+    refused = command(waiver.app, "add", "org/m", "no.such", "--reason", "x", "--owner", "x", "--days", "1")
+    assert isinstance(refused.exception, BadInputError) and "layers.three_way" in str(refused.exception)

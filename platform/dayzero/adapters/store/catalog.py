@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
+from dayzero.adapters.store import waivers
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.day_zero import clock_of
 from dayzero.adapters.store.entries import append_entry
@@ -20,6 +21,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import EventKind
 from dayzero.domain.verdict import Mode
+from dayzero.domain.waivers import Waiver
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
 
@@ -164,6 +166,22 @@ class SqlCatalog:
         with transaction(self._engine) as session:
             row, _ = adaptation_row(session, adaptation_id)
             return clock_of(session, row)
+
+    def waivers(self) -> Sequence[Waiver]:
+        """Every waiver, the oldest first."""
+        with transaction(self._engine) as session:
+            return waivers.all_waivers(session)
+
+    def waive(self, model: str, platform: str, check: str, reason: str, owner: str, until: datetime) -> Waiver:
+        """A new waiver. BadInputError: it has expired already, or says nothing of who and why."""
+        asked = waivers.AskedWaiver(model, platform, check, reason, owner, until)
+        with transaction(self._engine) as session:
+            return waivers.add_waiver(session, asked, self._clock.now())
+
+    def end_waiver(self, waiver_id: str) -> Waiver:
+        """End a waiver now. NotFoundError."""
+        with transaction(self._engine) as session:
+            return waivers.end_waiver(session, waiver_id, self._clock.now())
 
     def model_names(self, model: str) -> Sequence[str]:
         """A model's name and its aliases, asked for by any of them. NotFoundError."""

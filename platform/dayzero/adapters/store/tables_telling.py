@@ -136,3 +136,19 @@ class WorkerRow(Base):
     devices: Mapped[int]
     first_seen_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+
+
+class WaiverRow(Base):
+    """A waiver; rows stay when they expire or are ended."""
+
+    __tablename__ = "waivers"
+    id: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int] = mapped_column(Identity(always=True))
+    model: Mapped[str]
+    platform: Mapped[str]
+    check_name: Mapped[str]
+    reason: Mapped[str]
+    owner: Mapped[str]
+    until: Mapped[datetime]
+    created_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]

@@ -20,14 +20,17 @@ CREATE TRIGGER entries_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entrie
 
 VERSIONS = """
 CREATE VIEW compatibility_versions AS
-SELECT e.id AS entry_id, e.model, e.platform, e.mode, e.lifecycle, e.correctness, e.performance, e.freshness, e.grade,
+SELECT e.id AS entry_id, e.model, e.platform, e.mode, e.lifecycle, e.correctness, e.performance,
+       CASE WHEN (e.document ->> 'waived_until')::timestamptz < now() THEN 'stale' ELSE e.freshness END AS freshness, e.grade,
        e.reason, e.engine, e.dtype, e.plan, e.devices, e.stack_fingerprint, e.method,
        e.checks_passed, e.checks_failed, e.checks_error, e.checks_not_run, e.known_gaps,
        r.hub, r.repo_id, r.revision, e.content_id, e.release_id, e.adaptation_id, e.bundle,
        e.announced_at, e.config_seen_at, e.weights_live_at, e.detected_at, e.staged_at, e.first_token_at, e.verified_at,
        told.notified_at,
        extract(epoch FROM e.verified_at - e.weights_live_at)::double precision AS time_to_verified_s,
-       e.recorded_at, e.seq, e.key_digest, e.model_id, e.predicted, e.document ->> 'evidence' AS evidence
+       e.recorded_at, e.seq, e.key_digest, e.model_id, e.predicted, e.document ->> 'evidence' AS evidence,
+       coalesce(jsonb_array_length(e.document -> 'waivers'), 0)::bigint AS waivers,
+       (e.document ->> 'waived_until')::timestamptz AS waived_until
 FROM entries e
 JOIN releases r ON r.id = e.release_id
 LEFT JOIN LATERAL (

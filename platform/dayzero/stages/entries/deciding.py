@@ -6,6 +6,7 @@
 | all required ones pass                                                  | verified    |
 | end to end passes, a required one is not_run, error or absent           | functional  |
 | end to end is not_run, error or absent                                  | unknown     |
+| a check fails that somebody waived                                      | as if it had not been run, and never verified |
 
 The image, serving and (for inference) fine-tune checks do not count: they have columns of their own. A check whose evidence is
 only predicted decides nothing, in either direction: it is as if it had not been run. `weights.integrity` is one of the required
@@ -20,9 +21,11 @@ from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
+from dayzero.domain.waivers import Waiver
 from dayzero.errors import BadInputError
 from dayzero.stages.entries.checks import INTEGRITY, coverage_check, integrity_check, plan_check, weights_check
 from dayzero.stages.entries.left import REHEARSAL, left_for_the_day, rehearsal_sentence
+from dayzero.stages.entries.waiving import applied, waived_sentence
 
 __all__ = [
     "END_TO_END",
@@ -110,18 +113,24 @@ def derive_entry(
     blocked_reason: str | None = None,
     clock: DayZeroClock = NO_CLOCK,
     bundle: str | None = None,
+    waivers: tuple[Waiver, ...] = (),
 ) -> CompatibilityEntry:
     """The entry that follows from the verdicts by the decision table above.
 
-    `report` is None where nothing was verified; `blocked_reason` makes the lifecycle blocked. The grade is the weakest
-    evidence that the correctness rests on. BadInputError when key, mode, coverage and report are not about the same thing.
+    `report` is None where nothing was verified; `blocked_reason` makes the lifecycle blocked; `waivers` are those in force.
+    The grade is the weakest evidence that the correctness rests on. BadInputError when key, mode, coverage and report are not
+    about the same thing.
     """
     _same_subject(key, mode, coverage, report)
     checks = _with_coverage(report.checks if report else (), coverage)
-    correctness, missing, deciding = _judge(key, checks)
+    answered = applied((check for check in checks if _counts(check, mode)), waivers)
+    correctness, missing, deciding = _judge(key, checks, frozenset(check.check for check, _ in answered))
     measurements = report.measurements if report else ()
     culprits = report.culprits if report else ()
     reason = _reason(correctness, missing, deciding, culprits, plan)
+    if answered:
+        reason = f"{reason}; {waived_sentence(answered)}"
+    used = tuple({one.id: one for _, one in answered}.values())
     return CompatibilityEntry(
         key=key,
         method=METHODS[mode],
@@ -141,6 +150,8 @@ def derive_entry(
         bundle=bundle,
         sample_text=report.sample_text if report else None,
         clock=clock,
+        waivers=used,
+        waived_until=min((one.until for one in used), default=None),
     )
 
 
@@ -210,16 +221,18 @@ def _counts(check: Check, mode: Mode) -> bool:
     return check.grade is not Grade.PREDICTED and (trained or not check.check.startswith(tuple(_COLUMNS.values())))
 
 
-def _judge(key: EntryKey, checks: tuple[Check, ...]) -> tuple[Correctness, tuple[str, ...], tuple[Check, ...]]:
+def _judge(
+    key: EntryKey, checks: tuple[Check, ...], waived: frozenset[str] = frozenset()
+) -> tuple[Correctness, tuple[str, ...], tuple[Check, ...]]:
     """The correctness, the names of requirements that are not shown, and the checks it rests on."""
     counting = tuple(check for check in checks if _counts(check, key.mode))
     shown = {requirement: _shown(requirement, counting) for requirement in requirements(key)}
     missing = tuple(requirement.name for requirement, by in shown.items() if not by)
-    failed = tuple(check for check in counting if check.verdict is Verdict.FAIL)
+    failed = tuple(check for check in counting if check.verdict is Verdict.FAIL and check.check not in waived)
     if failed:
         return Correctness.FAILING, missing, failed
     passed = tuple(check for by in shown.values() for check in by)
-    if not missing:
+    if not missing and not waived:
         return Correctness.VERIFIED, (), passed
     if any(check.check == END_TO_END for check in passed):
         return Correctness.FUNCTIONAL, missing, passed
@@ -290,7 +303,7 @@ def _reason(
     if correctness is Correctness.VERIFIED:
         return f"all {len(deciding)} required checks pass"
     if correctness is Correctness.FUNCTIONAL:
-        return f"end to end passes; not shown: {listed}"
+        return f"end to end passes; not shown: {listed}" if listed else "end to end passes"
     unplanned = "; no plan fits" if plan is not None and plan.plan is None else ""
     return f"not shown: {listed}{unplanned}"
 
