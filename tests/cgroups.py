@@ -16,10 +16,19 @@ class MemoryGroup:
     path: Path
     peak: str
     usage: str
+    limit: str
 
     def peak_bytes(self) -> int:
         """The most that the group has held."""
         return int((self.path / self.peak).read_text())
+
+    def hold_to(self, limit_bytes: int) -> bool:
+        """Let the group hold no more than that, page cache included; whether the kernel agreed."""
+        try:
+            (self.path / self.limit).write_text(str(limit_bytes))
+        except OSError:
+            return False
+        return int((self.path / self.limit).read_text()) <= limit_bytes
 
     def usage_bytes(self) -> int:
         """What the group holds now."""
@@ -28,11 +37,11 @@ class MemoryGroup:
 
 def _group(name: str) -> MemoryGroup | None:
     """A new group below the root: of the first hierarchy (memory.max_usage_in_bytes) or the second (memory.peak)."""
-    for root, peak, usage in (
-        (ROOT / "memory", "memory.max_usage_in_bytes", "memory.usage_in_bytes"),
-        (ROOT, "memory.peak", "memory.current"),
+    for root, peak, usage, limit in (
+        (ROOT / "memory", "memory.max_usage_in_bytes", "memory.usage_in_bytes", "memory.limit_in_bytes"),
+        (ROOT, "memory.peak", "memory.current", "memory.max"),
     ):
-        made = MemoryGroup(root / name, peak, usage)
+        made = MemoryGroup(root / name, peak, usage, limit)
         try:
             made.path.mkdir()
         except OSError:

@@ -1,6 +1,7 @@
 """One frozen Settings, read once from DAYZERO_* variables and one TOML file."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -92,6 +93,9 @@ class Settings(BaseSettings):
         None, description="Folder of the compiler's cache, shared between data folders; unset: under the data folder."
     )
     compile_target: bool = Field(True, description="Compile the target where a C++ compiler is there.")
+    layers_from: Literal["auto", "memory", "stream"] = Field(
+        "auto", description="Whether checks hold a model in memory or stream its layers; auto: by their memory limit."
+    )
 
     @classmethod
     def settings_customise_sources(

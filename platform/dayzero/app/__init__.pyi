@@ -2,6 +2,8 @@
 from .announcing import Announced as Announced
 from .announcing import announce as announce
 from .asking import plan_request as plan_request
+from .baselines import list_baselines as list_baselines
+from .baselines import record_baseline as record_baseline
 from .benches import bench_on as bench_on
 from .benches import is_here as is_here
 from .benches import known_platform as known_platform

@@ -14,7 +14,8 @@ COMMANDS: Mapping[str, str] = {
     "verify": "models:verify", "adapt": "models:adapt", "announce": "models:announce", "doctor": "health:doctor",
     "status": "health:status", "bundle": "bundle:bundle", "demo": "demo:demo", "up": "up:up", "watch": "watch:app",
     "run": "run:app", "compat": "compat:app", "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",
-    "stack": "stack:app", "hub": "hub:app", "store": "store:app", "keys": "keys:app", "waiver": "waiver:app", "db": "db:app",
+    "stack": "stack:app", "baseline": "baseline:app", "hub": "hub:app", "store": "store:app", "keys": "keys:app",
+    "waiver": "waiver:app", "db": "db:app",
 }  # fmt: skip
 """Module and name of each command, or of the group that holds it, in the order in which help shows them."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from dayzero.domain.observed_source import WeightSource
 from dayzero.domain.planning import Degrees
 
 
@@ -116,6 +117,8 @@ class LayerErrors:
     suspects: tuple[ModuleError, ...] = ()
     custom_operators: tuple[str, ...] = ()
     observed_s: float = 0.0
+    source: WeightSource | None = None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,8 @@ class PerplexityObserved:
     identical: bool
     custom_operators: tuple[str, ...] = ()
     observed_s: float = 0.0
+    source: WeightSource | None = None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ class Observation(StrEnum):
     GENERATION = "generation"
     BRIDGE = "bridge"
     UNPICKLE = "unpickle"
+    BASELINE = "baseline"
 
 
 @dataclass(frozen=True, slots=True)

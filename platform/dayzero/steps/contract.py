@@ -53,6 +53,7 @@ class Bench:
     `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges once they are known,
     for every observation runs with them.
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
+    `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
     `witness` tells what a trusted node of this site signed of the rank files of a release.
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
@@ -77,6 +78,7 @@ class Bench:
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()
     compile_target: bool = True
+    layers_from: str = "auto"
     any_devices: bool = True
     models_dir: Path | None = None
     approve_below_bytes: int = 500 * 10**9

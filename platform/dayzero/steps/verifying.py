@@ -11,6 +11,7 @@ from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, Verdict, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages.judging import checks as judging
+from dayzero.steps.baselines import HOST_OPTIONS, reference_options
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
@@ -42,7 +43,10 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         shards_dir=str(place.shards_dir) if parallel else None,
         degrees=chosen_degrees(bench, lease) if parallel else Degrees(),
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
-        options={"compile": bench.compile_target and observation is Observation.LAYERS},
+        options={
+            "compile": bench.compile_target and observation is Observation.LAYERS,
+            **(reference_options(bench, lease) if observation in (Observation.LAYERS, Observation.PERPLEXITY) else {}),
+        },
         device=subject.profile.device,
         bridges=recipes_of(settled_bridges(bench, lease)),
     )
@@ -51,7 +55,8 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
 def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
     """What an observation depends on: the release's content, the stack, the request without this host's paths."""
     content_id = subject_of(bench, lease).release.content_id
-    asked = replace(request, model_dir=None, shards_dir=None)
+    options = {name: value for name, value in request.options.items() if name not in HOST_OPTIONS}
+    asked = replace(request, model_dir=None, shards_dir=None, options=options)
     stack = runner_of(bench, lease).stack()
     return result_key(f"observe.{request.observation.value}", OBSERVER_VERSION, content_id, stack.components, asked)
 

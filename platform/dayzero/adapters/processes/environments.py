@@ -35,6 +35,7 @@ WORKER_SETTINGS = (
     "operator_plugins",
     "compile_cache",
     "compile_target",
+    "layers_from",
     "orphan_after_s",
 )
 """What a worker is told of the settings: no database, no data folder of the control plane."""

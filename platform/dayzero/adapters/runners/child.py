@@ -3,7 +3,7 @@
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, MEMORY
-MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled.
+MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled, BASELINE BaselinesRecorded.
 A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
@@ -53,6 +53,10 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_bridge import observe_bridge
 
             return observe_bridge(request)
+        case Observation.BASELINE:
+            from dayzero.adapters.runners.observe_baseline import observe_baseline
+
+            return observe_baseline(request)
         case Observation.UNPICKLE:
             from dayzero.adapters.runners.unpickling import unpickle
 

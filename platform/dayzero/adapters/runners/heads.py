@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.layer_sources import LayerSource, as_source
 from dayzero.adapters.runners.three_ways import in_precision, layer_calls, run_wide, widened
 from dayzero.errors import BlockedError
 
@@ -57,12 +58,22 @@ def wide_logits(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tens
     return wide_logits_each(model, [ids], dtype)[0]
 
 
-def wide_logits_each(model: Any, windows: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
-    """The same for several inputs that know nothing of each other; each layer is widened once for all of them."""
-    calls = [layer_calls(model, ids, dtype) for ids in windows]
+def wide_logits_each(given: Any, windows: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """The same for several inputs that know nothing of each other; each layer is widened once for all of them.
+
+    `given` is a model, or a source of layers.
+    """
+    source: LayerSource = as_source(given)
+    calls = [layer_calls(source.model, ids, dtype) for ids in windows]
     hidden = [first for first, _ in calls]
-    for index, layer in enumerate(loading.decoder_layers(model)[1]):
-        wide = widened(layer, dtype)
-        hidden = [run_wide(wide, states, kwargs[index]) for states, (_, kwargs) in zip(hidden, calls, strict=True)]
+    for index in range(source.count):
+        with source.layer(index) as layer:
+            wide = widened(layer, dtype)
+            hidden = [run_wide(wide, states, kwargs[index]) for states, (_, kwargs) in zip(hidden, calls, strict=True)]
+    return wide_heads(source.model, hidden, dtype)
+
+
+def wide_heads(model: Any, hidden: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Logits from each of those hidden states; norm and head are widened once for all."""
     parts = _head_parts(model, dtype)
     return [_logits(model, parts, states) for states in hidden]

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -104,7 +104,7 @@ class SubprocessRunner:
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=self._work_dir))
         try:
             (folder / "home").mkdir()
-            (folder / "request.json").write_bytes(dump(request))
+            (folder / "request.json").write_bytes(dump(_with_limit(request, limits)))
             ended = self._attend(folder, limits)
             return _outcome(folder, ended, limits)
         finally:
@@ -118,6 +118,13 @@ class SubprocessRunner:
         finally:
             report.close()
         return _Ended(report.code, report.failure, killed_for, peak or None, time.monotonic() - began)
+
+
+def _with_limit(request: RunRequest, limits: RunLimits) -> RunRequest:
+    """The request with the memory limit among its options, so that the child can live within it; its result is no other."""
+    if limits.memory_bytes is None or "memory_limit_bytes" in request.options:
+        return request
+    return replace(request, options={**request.options, "memory_limit_bytes": limits.memory_bytes})
 
 
 def _start_nursery(python: str, work_dir: Path, compile_cache: Path, packages: Path | None) -> NurseryClient:

@@ -69,27 +69,39 @@ def native_dtype(config: Any, wanted: str | None) -> torch.dtype:
 
 
 def load_model(folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager") -> Any:
-    """The checkpoint as a module in eval mode, on the CPU, with the named implementations where the model has them."""
+    """The checkpoint as a module in eval mode, on the CPU, with the named implementations where the model has them.
+
+    BadInputError: the checkpoint lacks tensors, which the library would draw at random.
+    """
+    model, told = from_pretrained(folder, dtype, attention, experts)
+    missing = sorted(told["missing_keys"])
+    if missing:
+        raise BadInputError(f"the checkpoint lacks {missing[0]} and {len(missing) - 1} more tensors.", remedy="Fetch it anew.")
+    return model.eval().requires_grad_(False)
+
+
+def from_pretrained(
+    folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager"
+) -> tuple[Any, Mapping[str, Any]]:
+    """The library's own loading, with the implementations that the model takes; the model, and what the library says of it."""
     config = read_config(folder)
     kwargs: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False, "config": config}
-    model = None
+    chosen: dict[str, str]
     for chosen in (
         {"attn_implementation": attention, "experts_implementation": experts},
         {"attn_implementation": attention},
         {},
     ):
         try:
-            model = AutoModelForCausalLM.from_pretrained(folder, use_safetensors=True, **kwargs, **chosen)
-            break
+            model, told = AutoModelForCausalLM.from_pretrained(
+                folder, use_safetensors=True, output_loading_info=True, **kwargs, **chosen
+            )
+            return model, told
         except (ValueError, TypeError) as error:
             if not chosen:
                 raise
             print(f"loading with {chosen}: {str(error).splitlines()[0]}")
-    assert model is not None
-    missing = [name for name, tensor in model.named_parameters() if tensor.is_meta]
-    if missing:
-        raise BadInputError(f"the checkpoint lacks {missing[0]} and {len(missing) - 1} more tensors.", remedy="Fetch it anew.")
-    return model.eval().requires_grad_(False)
+    raise AssertionError("the last choice returns or raises")
 
 
 def shadow(module: Any) -> Any:

@@ -1,16 +1,32 @@
 """PERPLEXITY: likelihood of the packaged text in higher precision, in native dtype and on the target, token by token."""
 
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.baseline_files import recorded_logits
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
-from dayzero.adapters.runners.heads import head_logits, wide_logits_each
+from dayzero.adapters.runners.heads import head_logits, wide_heads
+from dayzero.adapters.runners.layer_sources import LayerSource, open_source
 from dayzero.adapters.runners.placing import device_for, fetched, placed
-from dayzero.adapters.runners.three_ways import Target, compile_target, layer_calls, make_target, reference_dtype, run_layer
+from dayzero.adapters.runners.three_ways import (
+    Call,
+    Target,
+    compile_target,
+    layer_calls,
+    make_target,
+    reference_dtype,
+    run_layer,
+    run_target,
+    run_wide,
+    widened,
+)
 from dayzero.domain.observations import PerplexityObserved
 from dayzero.domain.runs import RunRequest
 
@@ -28,25 +44,22 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     folder = loading.model_folder(request)
     config = loading.read_config(folder)
     dtype = loading.native_dtype(config, request.dtype)
-    length = loading.option_int(request, "tokens", TOKENS, 2)
-    name, text = loading.packaged_text()
-    given = loading.text_tokens(folder, config, text, length * loading.option_int(request, "windows", WINDOWS))
-    windows = [part for part in given.ids.split(length, dim=1) if part.shape[1] == length] or [given.ids]
+    given, windows = perplexity_windows(request, folder, config)
     device = device_for(request)
     install(request.bridges, device)
-    native = loading.load_model(folder, dtype)
-    patched = make_target(native, device)
+    source = open_source(request, folder, config, dtype)
+    patched = make_target(source, device)
     with loading.plugins_installed(patched, request):
-        target = compile_target(native, patched, request, layer_calls(patched, placed(windows[0], device), dtype))
-        exact = wide_logits_each(native, windows, reference_dtype(dtype))
-        logits = [(wide, *_two(native, target, ids, dtype)) for wide, ids in zip(exact, windows, strict=True)]
+        target = compile_target(source, patched, request, device)
+        recorded = recorded_logits(request, windows, dtype)
+        logits = _three_ways(source, target, windows, dtype, None if recorded is None else recorded[1])
     figures = [_figures(ids, *three) for ids, three in zip(windows, logits, strict=True)]
     columns = [torch.cat(parts) for parts in zip(*figures, strict=True)]
     nll_wide, nll_native, nll_target, kl_native, kl_target, agree = columns
     difference = nll_target - nll_native
     count = difference.numel()
     return PerplexityObserved(
-        name,
+        loading.packaged_text()[0],
         given.source,
         count,
         dtype_name(dtype),
@@ -63,18 +76,73 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
         all(torch.equal(three[1], three[2]) for three in logits),
         request.custom_operators,
         time.monotonic() - began,
+        source.told(),
+        None if recorded is None else recorded[0],
     )
 
 
-def _two(native: Any, target: Target, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits [tokens, vocabulary] of the native dtype and of the target."""
+def perplexity_windows(request: RunRequest, folder: Path, config: Any) -> tuple[loading.TokenInput, list[torch.Tensor]]:
+    """The packaged text's first tokens, and the windows [1, tokens] that they are judged in."""
+    length = loading.option_int(request, "tokens", TOKENS, 2)
+    count = length * loading.option_int(request, "windows", WINDOWS)
+    given = loading.text_tokens(folder, config, loading.packaged_text()[1], count)
+    return given, [part for part in given.ids.split(length, dim=1) if part.shape[1] == length] or [given.ids]
+
+
+def _three_ways(
+    source: LayerSource,
+    target: Target,
+    windows: list[torch.Tensor],
+    dtype: torch.dtype,
+    recorded: Mapping[str, torch.Tensor] | None,
+) -> list[tuple[torch.Tensor, ...]]:
+    """For each window logits [tokens, vocabulary] of the higher precision, the native dtype and the target."""
+    ours = _Chains([layer_calls(target.model, placed(ids, target.device), dtype) for ids in windows])
+    run = partial(run_target, source)
+    if recorded is None:
+        exact, native = reference_logits(source, windows, dtype, lambda index: ours.advance(index, target.layers[index], run))
+    else:
+        exact, native = ([recorded[f"{at}.{kind}"] for at in range(len(windows))] for kind in ("wide", "native"))
+        for index in range(source.count):
+            with source.layer(index):
+                ours.advance(index, target.layers[index], run)
+    targets = [fetched(head_logits(target.model, hidden)) for hidden in ours.hidden]
+    return list(zip(exact, native, targets, strict=True))
+
+
+def reference_logits(
+    source: LayerSource, windows: list[torch.Tensor], dtype: torch.dtype, beside: Callable[[int], None] = lambda index: None
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Logits of each window in higher precision and in native dtype; each layer is read once for all.
+
+    `beside` is called while the source has a layer. A model in memory answers in native dtype as a whole, by its own forward.
+    """
+    wide_dtype, streamed = reference_dtype(dtype), source.told().streamed
+    wide = _Chains([layer_calls(source.model, ids, wide_dtype) for ids in windows])
+    native = _Chains([layer_calls(source.model, ids, dtype) for ids in windows])
+    for index in range(source.count):
+        with source.layer(index) as layer:
+            wide.advance(index, widened(layer, wide_dtype), run_wide)
+            if streamed:
+                native.advance(index, layer, run_layer)
+            beside(index)
+    exact = wide_heads(source.model, wide.hidden, wide_dtype)
+    if streamed:
+        return exact, [head_logits(source.model, hidden) for hidden in native.hidden]
     with torch.no_grad():
-        plain = native(ids, use_cache=False).logits[0]
-    device = next(target.model.parameters()).device
-    hidden, kwargs = layer_calls(target.model, placed(ids, device), dtype)
-    for layer, given in zip(target.layers, kwargs, strict=True):
-        hidden = run_layer(layer, hidden, given)
-    return plain, fetched(head_logits(target.model, hidden))
+        return exact, [source.model(ids, use_cache=False).logits[0] for ids in windows]
+
+
+class _Chains:
+    """Hidden states of several inputs on their way through the layers."""
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.hidden = [first for first, _ in calls]
+        self.kwargs = [kwargs for _, kwargs in calls]
+
+    def advance(self, index: int, layer: Any, run: Callable[[Any, torch.Tensor, dict[str, Any]], torch.Tensor]) -> None:
+        """One layer on."""
+        self.hidden = [run(layer, states, each[index]) for states, each in zip(self.hidden, self.kwargs, strict=True)]
 
 
 def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -83,3 +151,9 @@ def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ..
     nlls = [-part.gather(-1, following)[:, 0] for part in (wide, native, target)]
     kls = [(wide.exp() * (wide - part)).sum(-1) for part in (native, target)]
     return (*nlls, *kls, (wide.argmax(-1) == target.argmax(-1)).to(torch.float64))
+
+
+def likelihoods(ids: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Negative log-likelihood of each token but the first, in nats."""
+    found: torch.Tensor = -logits[:-1].to(torch.float64).log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0]
+    return found

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -11,7 +11,8 @@ from torch.overrides import TorchFunctionMode
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name
-from dayzero.adapters.runners.placing import HOST, on, placed
+from dayzero.adapters.runners.layer_sources import LayerSource, as_source
+from dayzero.adapters.runners.placing import HOST, fetched, on, placed
 from dayzero.domain.runs import RunRequest
 
 Call = tuple[torch.Tensor, list[dict[str, Any]]]
@@ -42,7 +43,16 @@ def in_precision(dtype: torch.dtype) -> Any:
 
 def widened(module: Any, dtype: torch.dtype) -> Any:
     """A copy of the module with every floating tensor in the dtype: memory for one copy, so take one layer at a time."""
-    return copy.deepcopy(module).to(dtype)
+    memo: dict[int, Any] = {}
+    for parameter in module.parameters():
+        # Made here, and not by deepcopy, which would copy each once more in the dtype that it has.
+        reached = getattr(parameter, "reached_experts", None)
+        if reached is not None:
+            memo[id(parameter)] = reached.in_dtype(parameter, dtype)
+            continue
+        wide = parameter.detach().to(dtype, copy=True) if parameter.is_floating_point() else parameter.detach().clone()
+        memo[id(parameter)] = torch.nn.Parameter(wide, requires_grad=False)
+    return copy.deepcopy(module, memo).to(dtype)
 
 
 def layer_calls(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> Call:
@@ -79,34 +89,103 @@ def run_layer(layer: Callable[..., Any], hidden: torch.Tensor, kwargs: dict[str,
     return out[0] if isinstance(out, tuple) else out
 
 
+def run_target(source: LayerSource, layer: Callable[..., Any], hidden: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
+    """The same for a layer of the target, while the source has it.
+
+    Experts that were not read are not a number: where the target reached one that the reference did not, all are read.
+    """
+    out = run_layer(layer, hidden, kwargs)
+    if not bool(fetched(torch.isfinite(out)).all()) and source.read_rest():
+        return run_layer(layer, hidden, kwargs)
+    return out
+
+
 def run_wide(layer: Any, hidden: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
     """The same for a widened layer."""
     with in_precision(hidden.dtype):
         return run_layer(layer, hidden, kwargs)
 
 
-@dataclass(frozen=True, slots=True)
+class CompiledLayer:
+    """A layer that is compiled at its first call; it and all after it are eager once one cannot be compiled."""
+
+    def __init__(self, layer: Any, failure: list[str]) -> None:
+        self.layer, self.failure = layer, failure
+        self.compiled = torch.compile(layer, dynamic=False)
+        self.ran_compiled = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's output."""
+        if not self.failure:
+            try:
+                out = self.compiled(*args, **kwargs)
+                self.ran_compiled = True
+                return out
+            except Exception as error:  # noqa: BLE001 - whatever a compiler raises, the path becomes another one and says so
+                said = str(error).strip()
+                self.failure.append(said.splitlines()[0][:160] if said else type(error).__name__)
+                print(f"compile: {type(error).__name__}: {error}")
+        return self.layer(*args, **kwargs)
+
+
+@dataclass(slots=True)
 class Target:
-    """The target's module tree (patched, sharing weights), the layers to call, and the path that they take, in words."""
+    """The target's module tree (patched, sharing weights), and the layers to call while the source holds them.
+
+    `kernels` names what it is set to; `eager_because` says why it is not compiled, where that is known beforehand.
+    """
 
     model: Any
     layers: list[Callable[..., Any]]
-    path: str
+    kernels: str
     reference_path: str
+    device: torch.device
+    eager_because: str = ""
+    failure: list[str] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        """The path that the layers took, in words; known when they have run."""
+        if self.eager_because:
+            return f"eager, {self.kernels} ({self.eager_because})"
+        compiled = sum(isinstance(layer, CompiledLayer) and layer.ran_compiled for layer in self.layers)
+        if self.failure and not compiled:
+            return f"eager, {self.kernels} (compilation failed: {self.failure[0]})"
+        after = f"; eager from the one after {compiled} (compilation failed: {self.failure[0]})" if self.failure else ""
+        return f"compiled layer by layer (inductor), {self.kernels}{after}"
 
 
 def make_target(native: Any, device: torch.device = HOST) -> Any:
     """A patched copy of the native model on other kernels: fused attention and grouped experts where it has them.
 
-    On the host it shares the native model's weights; a device holds a copy of its own.
+    `native` is a model or a source of layers. On the host the copy shares the native weights; a device holds a copy of its
+    own, of what is there: layers that are streamed come to it when the source has them.
     """
-    target = loading.shadow(native) if device == HOST else placed(copy.deepcopy(native), device)
+    source: LayerSource = as_source(native)
+    target = loading.shadow(source.model)
+    if device != HOST:
+        _move_what_is_there(target, device)
+    source.follow(target, device)
     for setter, value in (("set_attn_implementation", "sdpa"), ("set_experts_implementation", "grouped_mm")):
         try:
             getattr(target, setter)(value)
         except (ValueError, AttributeError, NotImplementedError) as error:
             print(f"target {setter}({value}): {str(error).splitlines()[0]}")
     return target
+
+
+def _move_what_is_there(model: Any, device: torch.device) -> None:
+    """The model's tensors on the device, tied ones once; placeholders stay what they are, by which their source knows them."""
+    moved: dict[int, Any] = {}
+    for module in model.modules():
+        for place in (module._parameters, module._buffers):
+            for leaf, tensor in place.items():
+                if tensor is None or tensor.is_meta:
+                    continue
+                if id(tensor) not in moved:
+                    there = placed(tensor.detach(), device)
+                    moved[id(tensor)] = torch.nn.Parameter(there, requires_grad=False) if place is module._parameters else there
+                place[leaf] = moved[id(tensor)]
 
 
 def path_of(model: Any) -> str:
@@ -116,27 +195,20 @@ def path_of(model: Any) -> str:
     return f"attention {attention}" + (f", experts {experts}" if experts else "")
 
 
-def compile_target(native: Any, target: Any, request: RunRequest, call: Call) -> Target:
-    """Compile each layer of the target by itself; eager, and said so, where that is off or does not work."""
-    device = call[0].device
+def compile_target(native: Any, target: Any, request: RunRequest, device: torch.device = HOST) -> Target:
+    """Compile each layer of the target by itself, at its first call; eager, and said so, where that is off or does not work."""
     _, layers = loading.decoder_layers(target)
-    reference_path = f"eager, {path_of(native)}"
+    reference_path = f"eager, {path_of(as_source(native).model)}"
     kernels = path_of(target) + on(device)
     if request.options.get("compile", True) is not True:
-        return Target(target, list(layers), f"eager, {kernels} (compilation is switched off)", reference_path)
+        return Target(target, list(layers), kernels, reference_path, device, "compilation is switched off")
     if device.type != "cpu" and torch._inductor.codegen.common.get_scheduling_for_device(device.type) is None:
         why = f"torch's compiler generates no code for {device.type}"
-        return Target(target, list(layers), f"eager, {kernels} ({why})", reference_path)
+        return Target(target, list(layers), kernels, reference_path, device, why)
     torch._dynamo.config.recompile_limit = max(16, 2 * len(layers))
-    compiled = [torch.compile(layer, dynamic=False) for layer in layers]
-    try:
-        for layer, kwargs in zip(compiled, call[1], strict=True):
-            run_layer(layer, call[0], kwargs)
-    except Exception as error:  # noqa: BLE001 - whatever a compiler raises, the path becomes another one and says so
-        first = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
-        print(f"compile: {type(error).__name__}: {error}")
-        return Target(target, list(layers), f"eager, {kernels} (compilation failed: {first})", reference_path)
-    return Target(target, list(compiled), f"compiled layer by layer (inductor), {kernels}", reference_path)
+    failure: list[str] = []
+    compiled: list[Callable[..., Any]] = [CompiledLayer(layer, failure) for layer in layers]
+    return Target(target, compiled, kernels, reference_path, device, failure=failure)
 
 
 def describe(dtype: torch.dtype) -> str:

@@ -4,6 +4,7 @@ import math
 
 from dayzero.domain.observations import CheckName, ParallelObserved, PerplexityObserved
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Verdict
+from dayzero.stages.judging.sources import taken_from
 from dayzero.stages.precision import limits as precision
 
 Z_95 = 1.96
@@ -39,6 +40,7 @@ def perplexity_check(
             "text": observed.text,
             "tokens_from": observed.token_source,
             "target_path": observed.target_path,
+            **taken_from(observed.source, observed.baseline),
         },
     )
     value = _exp(observed.nll_target)

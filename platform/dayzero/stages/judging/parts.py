@@ -3,6 +3,7 @@
 from dayzero.domain.observations import CheckName, LayerErrors
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Verdict
 from dayzero.stages.judging.naming import first_named
+from dayzero.stages.judging.sources import taken_from
 from dayzero.stages.precision import limits as precision
 
 
@@ -43,6 +44,7 @@ def layers_check(observed: LayerErrors, rung: str, evidence: tuple[str, ...] = (
             "reference_dtype": observed.reference_dtype,
             "target_path": observed.target_path,
             "reference_path": observed.reference_path,
+            **taken_from(observed.source, observed.baseline),
         },
     )
     return check, culprits
