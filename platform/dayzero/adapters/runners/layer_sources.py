@@ -90,7 +90,7 @@ def open_source(request: RunRequest, folder: Path, config: Any, dtype: torch.dty
     """
     asked = str(request.options.get(FROM_OPTION, "auto"))
     limit = loading.option_int(request, MEMORY_OPTION, 0, least=0) or None
-    if asked == "auto" and limit is None:
+    if asked in ("auto", "memory") and limit is None:
         return InMemory(loading.load_model(folder, dtype), "no memory limit is known")
     if asked == "auto" and limit is not None:
         stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))

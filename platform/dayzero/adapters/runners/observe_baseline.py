@@ -106,12 +106,12 @@ def _logits(
     named = {f"{at}.{kind}": one for kind, each in (("wide", exact), ("native", native)) for at, one in enumerate(each)}
     if sum(one.nbytes for one in named.values()) <= loading.option_int(request, "most_bytes", MOST_BYTES, least=0):
         writer.keep(LOGITS, named)
-    nlls = [
+    reference, ours = (
         finite(float(torch.cat([likelihoods(ids, one) for ids, one in zip(windows, each, strict=True)]).mean()))
         for each in (exact, native)
-    ]
+    )
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Baseline(of, _model(request), now, (), *nlls, kept_bytes=writer.kept_bytes, observed_s=time.monotonic() - began)
+    return Baseline(of, _model(request), now, (), reference, ours, writer.kept_bytes, time.monotonic() - began)
 
 
 def _chosen(request: RunRequest, count: int) -> frozenset[int]:

@@ -20,7 +20,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
 _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-_MAP_FIXED = 0x10
+_MAP_FIXED, _MAP_NORESERVE = 0x10, 0x4000
+"""Of Linux, which Python does not name."""
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -33,7 +34,7 @@ def poisoned(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     while size > stretch * MOST_MAPPINGS:
         stretch *= 2
     whole = -(-size // stretch) * stretch
-    base = _map(None, whole, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE, -1)
+    base = _map(None, whole, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE, -1)
     poison = os.memfd_create("poison")
     try:
         for _ in range(stretch // STRETCH_BYTES):

@@ -47,7 +47,8 @@ class StreamedLayers:
         self._of_layer = [{id(tensor) for _, tensor in _entries(layer) if tensor.is_meta} for layer in self._layers]
         self.sizes = self._sizes()
         self._followers: list[tuple[Any, torch.device]] = []
-        self._why, self._limit_bytes = "", None
+        self._why = ""
+        self._limit_bytes: int | None = None
         self._read_bytes = self._reads = self._experts = self._experts_read = 0
         self._reached: list[ReachedExperts] = []
         self.read_s = 0.0
