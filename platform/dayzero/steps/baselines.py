@@ -47,7 +47,7 @@ def record_baselines(
     if most_bytes is not None:
         options["most_bytes"] = most_bytes
     folder = on_disk(bench, subject.release, Degrees()).model_dir
-    outcome = bench.runner.run(
+    outcome = runner_of(bench, lease).run(
         RunRequest(Observation.BASELINE, subject.profile.slug, str(folder), options=options), bench.limits
     )
     if outcome.end is not RunEnd.COMPLETED:
