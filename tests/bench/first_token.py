@@ -17,9 +17,10 @@ import torch.distributed as dist
 from transformers import AutoModelForCausalLM
 
 from dayzero.adapters.runners import loading
-from dayzero.adapters.runners.rank import run_stage, wire
+from dayzero.adapters.runners.rank import run_stage
 from dayzero.adapters.runners.rank_groups import Groups
 from dayzero.adapters.runners.rank_model import build_rank, load_weights
+from dayzero.adapters.runners.rank_wiring import wire
 from dayzero.codec import load
 from dayzero.domain.planning import Degrees
 from dayzero.domain.shards import ShardManifest

@@ -68,6 +68,7 @@ from .work import conclude as conclude
 from .work import dispatch_once as dispatch_once
 from .work import is_served as is_served
 from .work import leave_rehearsal as leave_rehearsal
+from .work import library_steps as library_steps
 from .work import poll_once as poll_once
 from .work import reconcile_once as reconcile_once
 from .work import run_step as run_step

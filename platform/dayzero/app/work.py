@@ -140,3 +140,9 @@ def verification_steps(names: tuple[str, ...]) -> tuple[Step, ...]:
     if unknown:
         raise BadInputError(f"no check is called {unknown[0]}.", remedy="Known ones: " + ", ".join(sorted(checks)) + ".")
     return tuple(step for step in everything if not names or step.name not in checks or step.name in names)
+
+
+def library_steps() -> tuple[Step, ...]:
+    """The steps of one `verify --engine`: the checkpoint on this disk, then the library's own ranks."""
+    wanted = ("fetch", "parallel")
+    return tuple(step for step in pipeline.STEPS[Purpose.ADAPT] if step.name in wanted)

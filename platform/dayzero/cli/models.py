@@ -9,15 +9,18 @@ import typer
 from dayzero import app
 from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table
+from dayzero.domain.adaptation import Lease
 from dayzero.domain.shards import Integrity
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.structure.document import inspect_document
 from dayzero.steps import concluding, prestaging, shards, weights
-from dayzero.steps.contract import Bench
+from dayzero.steps.contract import LIBRARIES, OWN_ENGINE, Bench
 from dayzero.steps.documents import (
     adapt_document,
+    engine_document,
     exit_code_of,
+    exit_code_of_checks,
     exit_code_of_outcome,
     fetch_document,
     streamed_notes,
@@ -98,6 +101,10 @@ def verify(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    engine: Annotated[
+        str,
+        typer.Option("--engine", help="Whose parallel ranks: dayzero, or transformers (the library's own, with --tp, …)."),
+    ] = OWN_ENGINE,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
@@ -105,8 +112,10 @@ def verify(
     degrees = degrees_of(tp, pp, ep, dp)
     settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform)
-    bench = replace(_approving(work.bench, yes), degrees=degrees)
+    bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine)
     app.tell(settings, work)
+    if engine != OWN_ENGINE:
+        _verify_library(bench, work.lease, json)
     for step in app.verification_steps(tuple(check or ())):
         report = app.run_step(bench, work.lease, step)
         if not json:
@@ -117,6 +126,22 @@ def verify(
     else:
         print_table(f"{entry.correctness.value}: {entry.reason}", ())
     raise typer.Exit(exit_code_of(entry))
+
+
+def _verify_library(bench: Bench, lease: Lease, json: bool) -> None:
+    """The parallel ranks of a library against one process of it; ends the command."""
+    if bench.engine not in LIBRARIES or bench.degrees is None or bench.degrees.world < 2:
+        raise BadInputError(
+            f"--engine {bench.engine} needs one of {', '.join(LIBRARIES)} and a degree above 1.",
+            remedy="Write --engine transformers with --tp 2, --pp 2 or --ep 2 --dp 2.",
+        )
+    reports = [app.run_step(bench, lease, step) for step in app.library_steps()]
+    checks = tuple(check for check in bench.ledger.checks(lease.adaptation_id) if check.check.startswith("parallel."))
+    if json:
+        print_document(engine_document(bench.engine, str(bench.degrees), checks, reports[-1]))
+    else:
+        print_table(f"{reports[-1].step}: {reports[-1].headline}", reports[-1].table, notes=reports[-1].notes)
+    raise typer.Exit(exit_code_of_checks(checks))
 
 
 def adapt(

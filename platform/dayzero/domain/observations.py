@@ -14,6 +14,9 @@ class CheckName(StrEnum):
     LAYERS_THREE_WAY = "layers.three_way"
     MODEL_PERPLEXITY = "model.perplexity"
     PARALLEL_LOGITS = "parallel.logits"
+    PARALLEL_FINGERPRINTS = "parallel.fingerprints"
+    PARALLEL_SHARE = "parallel.share"
+    PARALLEL_LADDER = "parallel.ladder"
     MEMORY_PEAK = "memory.peak"
     MEMORY_MODEL = "memory.model"
     GENERATION = "end_to_end.generation"
@@ -148,38 +151,6 @@ class PerplexityObserved:
     observed_s: float = 0.0
     source: WeightSource | None = None
     baseline: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RankObserved:
-    """What one rank held: bytes of its weights as loaded from its shard files, its tensors, and its peak resident memory."""
-
-    rank: int
-    weight_bytes: int
-    tensors: int
-    peak_rss_bytes: int
-    collectives: int
-
-
-@dataclass(frozen=True, slots=True)
-class ParallelObserved:
-    """Logits of a parallel run from the shards, and of one process from the checkpoint, each against float64.
-
-    `dtype` is what both computed in (weights are widened to it, exactly).
-    """
-
-    degrees: Degrees
-    dtype: str
-    reference_dtype: str
-    tokens: int
-    token_source: str
-    target: TensorError
-    native: TensorError
-    between: TensorError
-    top1_agreement: float
-    ranks: tuple[RankObserved, ...]
-    notes: tuple[str, ...] = ()
-    observed_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,13 +83,16 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """Where a precision fault starts: the layer whose input agrees and whose output does not, and the operator if known."""
+    """Where a precision fault starts: the layer whose input agrees and whose output does not, and the operator if known; of a
+    parallel run the rank, and the first and last of the tokens."""
 
     layer_index: int | None
     module: str
     operator: str | None
     error: float
     tolerance: float
+    rank: int | None = None
+    tokens: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

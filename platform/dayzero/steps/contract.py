@@ -24,6 +24,12 @@ from dayzero.stages.inventory.taxonomy import Taxonomy
 from dayzero.stages.judging.memory import TINY_BYTES
 from dayzero.stages.transfer.estimating import estimate_sentence, needs_approval
 
+OWN_ENGINE = "dayzero"
+"""Our own ranks, from their shards."""
+
+LIBRARIES = ("transformers",)
+"""Libraries whose own ranks can be run beside ours."""
+
 NO_SITE = "no site is asked"
 
 
@@ -55,6 +61,7 @@ class Bench:
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
     `witness` tells what a trusted node of this site signed of the rank files of a release.
+    `engine` names whose ranks a parallel run takes: our own, or a library's from the checkpoint (transformers).
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
 
@@ -87,6 +94,7 @@ class Bench:
     progress: Progress = field(default=lambda done, total: None)
     tiny_bytes: int = TINY_BYTES
     stacks: Stacks | None = None
+    engine: str = OWN_ENGINE
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
 
 

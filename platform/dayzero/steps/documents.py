@@ -6,9 +6,11 @@ from dayzero.domain.canonical import Json, plain
 from dayzero.domain.conversion import ConversionPlan
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
+from dayzero.domain.reports import StepReport
 from dayzero.domain.shards import ShardManifest, WeightsState
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import TensorHeader
+from dayzero.domain.verdict import Check, Verdict
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
 from dayzero.steps.shards import Streamed
@@ -138,6 +140,27 @@ def verify_document(entry: CompatibilityEntry) -> dict[str, Json]:
         "missing_checks": plain(entry.missing_checks),
         "sample_text": entry.sample_text,
         "entry": {**columns_of(entry), "reason": entry.reason},
+    }
+
+
+def exit_code_of_checks(checks: tuple[Check, ...]) -> ExitCode:
+    """The exit code of checks that make no entry: fail counts most; what was not run beside passes does not."""
+    found = {check.verdict for check in checks}
+    if Verdict.FAIL in found:
+        return ExitCode.VERDICT_FAIL
+    return ExitCode.NOT_MEASURED if Verdict.ERROR in found or Verdict.PASS not in found else ExitCode.OK
+
+
+def engine_document(engine: str, plan: str, checks: tuple[Check, ...], report: StepReport) -> dict[str, Json]:
+    """What `dayzero verify --engine --json` prints: the checks of a library's own ranks make no entry of ours."""
+    return {
+        "schema": "dayzero.verify-engine/1",
+        "engine": engine,
+        "plan": plan,
+        "verdict": None if report.verdict is None else report.verdict.value,
+        "headline": report.headline,
+        "checks": plain(checks),
+        "notes": list(report.notes),
     }
 
 

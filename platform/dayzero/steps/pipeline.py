@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
-from dayzero.steps import bridging, measuring, planning, prestaging, publishing, rehearsing, shards, verifying, weights
+from dayzero.steps import (
+    bridging,
+    climbing,
+    measuring,
+    planning,
+    prestaging,
+    publishing,
+    rehearsing,
+    shards,
+    verifying,
+    weights,
+)
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
@@ -29,7 +40,7 @@ OBSERVING = (
     Step("operators", "Operators against float64", Place.PLATFORM, verifying.operators_step),
     Step("layers", "Layers, three ways", Place.PLATFORM, verifying.layers_step),
     Step("perplexity", "Perplexity", Place.PLATFORM, verifying.perplexity_step),
-    Step("parallel", "Parallel run from the shards", Place.PLATFORM, verifying.parallel_step),
+    Step("parallel", "Ladder of parallel runs", Place.PLATFORM, climbing.parallel_step),
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),
     Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
 )

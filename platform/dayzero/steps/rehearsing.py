@@ -65,16 +65,21 @@ def rehearse(bench: Bench, lease: Lease, observation: Observation) -> StepReport
         require_reference(bench, lease)
     except BlockedError as error:
         return leave(bench, lease, (observation,), str(error))
+    checks, reused, notes = rehearsed(bench, lease, observation)
+    for check in checks:
+        bench.ledger.put_check(check, lease)
+    return _report(observation, checks, reused, notes)
+
+
+def rehearsed(bench: Bench, lease: Lease, observation: Observation) -> tuple[tuple[Check, ...], bool, tuple[str, ...]]:
+    """The checks of a rehearsal, which are not recorded yet, whether it was found, and its culprits, a line each."""
     asked = _ask(bench, lease, observation)
     outcome, reused = outcome_of(bench, lease, asked.request, asked.key)
     evidence = evidence_of(bench, lease, asked.request, outcome)
     judged = judging.judge(asked.request, outcome, load, bench.limits, evidence)
     size = reduction(bench, lease).noun
     checks = tuple(_predicted(check, size) for check in judged.checks)
-    for check in checks:
-        bench.ledger.put_check(check, lease)
-    notes = tuple(f"culprit: {item.module} ({item.operator})" for item in judged.culprits)
-    return _report(observation, checks, reused, notes)
+    return checks, reused, tuple(f"culprit: {item.module} ({item.operator})" for item in judged.culprits)
 
 
 def leave(bench: Bench, lease: Lease, observations: tuple[Observation, ...], reason: str) -> StepReport:

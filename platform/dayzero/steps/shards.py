@@ -103,8 +103,10 @@ def write_shards(
     checkpoint: Path | None = None,
     ranks: Sequence[int] = (),
     integrity: Integrity = Integrity.SHA256,
+    degrees: Degrees | None = None,
 ) -> Streamed:
-    """The shards of the chosen plan under `into`, whose sources are compared with the digests that their release states.
+    """The shards of the chosen plan under `into`, whose sources are compared with the digests that their release states; or of
+    smaller `degrees` that lead to it.
 
     They are cut from the `checkpoint`, where it is on this disk whole (that of a directory release is), else in one pass from
     the hub, without a full copy. With `ranks`, a node's: where those are not all, only the ranges that they need are asked for.
@@ -114,7 +116,8 @@ def write_shards(
     require_readable(bench, release)
     spec, index = full_structure(bench, lease).noun, headers(bench, lease).noun
     redundant = agreed_plan(bench, lease).workload.redundant_experts
-    layout = lay_out(release.content_id, spec, index, chosen_degrees(bench, lease), redundant, ranks=ranks or None)
+    under = degrees or chosen_degrees(bench, lease)
+    layout = lay_out(release.content_id, spec, index, under, redundant if degrees is None else 0, ranks=ranks or None)
     here = on_disk(bench, release, layout.degrees).model_dir if _lies_here(release) else checkpoint
     if here is not None:
         stated = {file.path: digest for file in release.files if (digest := file.sha256 or file.git_blob_id)}

@@ -8,7 +8,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
-from dayzero.domain.verdict import Check, Verdict, worst_of
+from dayzero.domain.verdict import Check, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages.judging import checks as judging
 from dayzero.steps.baselines import HOST_OPTIONS, reference_options
@@ -63,7 +63,12 @@ def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
 
 def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
     """Observe (or find what was observed), judge, and record checks, measurements and culprits with their evidence."""
-    request = request_for(bench, lease, observation)
+    judged, reused = judged_run(bench, lease, request_for(bench, lease, observation))
+    return _report(observation, judged, reused)
+
+
+def judged_run(bench: Bench, lease: Lease, request: RunRequest) -> tuple[judging.Judged, bool]:
+    """What a run says, and whether it was found; its checks, measurements and culprits are recorded."""
     outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
     evidence = evidence_of(bench, lease, request, outcome)
     judged = judging.judge(request, outcome, load, bench.limits, evidence)
@@ -74,8 +79,8 @@ def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
     if outcome.end is RunEnd.COMPLETED:
         _keep_culprits(bench, lease, request, judged)
     else:
-        bench.ledger.log(lease, f"{observation.value}: {outcome.log_tail[-1000:]}")
-    return _report(observation, judged, reused)
+        bench.ledger.log(lease, f"{request.observation.value}: {outcome.log_tail[-1000:]}")
+    return judged, reused
 
 
 def outcome_of(bench: Bench, lease: Lease, request: RunRequest, key: ResultKey) -> tuple[RunOutcome, bool]:
@@ -106,16 +111,22 @@ def _keep_culprits(bench: Bench, lease: Lease, request: RunRequest, judged: judg
 
 def _report(observation: Observation, judged: judging.Judged, reused: bool) -> StepReport:
     worst = worst_of(judged.checks)
-    notes = tuple(
-        f"culprit: {item.module} ({item.operator}) {item.error:.3g} > {item.tolerance:.3g}" for item in judged.culprits
-    )
     return StepReport(
         observation.value,
         f"{worst.verdict.value}: {worst.reason}",
         reused,
         tuple(check_row(check) for check in judged.checks),
-        notes,
+        culprit_notes(judged),
         worst.verdict,
+    )
+
+
+def culprit_notes(judged: judging.Judged) -> tuple[str, ...]:
+    """Where faults start, a line each."""
+    return tuple(
+        f"culprit: {item.module} ({item.operator}){'' if item.rank is None else f' on rank {item.rank}'}"
+        f" {item.error:.3g} > {item.tolerance:.3g}"
+        for item in judged.culprits
     )
 
 
@@ -144,19 +155,6 @@ def layers_step(bench: Bench, lease: Lease) -> StepReport:
 def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
     """Perplexity of the packaged text."""
     return observe(bench, lease, Observation.PERPLEXITY)
-
-
-def parallel_step(bench: Bench, lease: Lease) -> StepReport:
-    """The plan's ranks from their shards; a plan of one device has nothing to compare and is not_run."""
-    degrees = chosen_degrees(bench, lease)
-    if degrees.world > 1:
-        return observe(bench, lease, Observation.PARALLEL)
-    reason = "the plan takes one device, so there is no parallel run to compare"
-    checks = judging.not_run(Observation.PARALLEL, str(degrees), reason)
-    for check in checks:
-        bench.ledger.put_check(check, lease)
-    rows = tuple(check_row(check) for check in checks)
-    return StepReport("parallel", f"not_run: {reason}", table=rows, verdict=Verdict.NOT_RUN)
 
 
 def generation_step(bench: Bench, lease: Lease) -> StepReport:

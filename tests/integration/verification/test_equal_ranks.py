@@ -15,7 +15,7 @@ from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E
 from dayzero.adapters.runners.isolated import SubprocessRunner  # noqa: E402 - after importorskip
 from dayzero.codec import load  # noqa: E402 - after importorskip
 from dayzero.domain.conversion import WeightFormat  # noqa: E402 - after importorskip
-from dayzero.domain.observations import ParallelObserved  # noqa: E402 - after importorskip
+from dayzero.domain.observed_parallel import ParallelObserved  # noqa: E402 - after importorskip
 from dayzero.domain.planning import Degrees  # noqa: E402 - after importorskip
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest  # noqa: E402 - after importorskip
 from dayzero.domain.verdict import Verdict  # noqa: E402 - after importorskip

@@ -15,7 +15,7 @@ from dayzero.errors import BadInputError, BlockedError, ExitCode
 from dayzero.ports.hub import Progress
 from dayzero.stages.entries.deciding import requirements
 from dayzero.stages.judging.checks import CHECKS_OF
-from dayzero.steps import concluding, shards, verifying, weights
+from dayzero.steps import climbing, concluding, shards, verifying, weights
 from dayzero.steps.documents import exit_code_of
 from dayzero.steps.unpickling import require_readable
 from fakes_bench import FakeCatalog, FakeTracer, FakeTransfer, ended, make_bench
@@ -164,9 +164,10 @@ def test_a_document_that_cannot_be_read_is_error(tmp_path: Path) -> None:
 
 def test_one_device_has_no_parallel_run(tmp_path: Path) -> None:
     made = make_bench(tmp_path, degrees=Degrees())
-    report = verifying.parallel_step(made.bench, made.lease)
-    (check,) = made.ledger.checks("adaptation-1")
-    assert check.verdict is Verdict.NOT_RUN
+    report = climbing.parallel_step(made.bench, made.lease)
+    checks = made.ledger.checks("adaptation-1")
+    assert {check.check for check in checks} == {name.value for _, name in CHECKS_OF[Observation.PARALLEL]}
+    assert {check.verdict for check in checks} == {Verdict.NOT_RUN}
     assert made.runner.ran == []
     assert report.headline.startswith("not_run")
     assert report.verdict is Verdict.NOT_RUN

@@ -12,11 +12,10 @@ from dayzero.domain.observations import (
     ModuleError,
     OperatorError,
     OperatorErrors,
-    ParallelObserved,
     PerplexityObserved,
-    RankObserved,
     TensorError,
 )
+from dayzero.domain.observed_parallel import ParallelObserved, RankObserved
 from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Verdict
@@ -197,6 +196,6 @@ def test_a_document_of_another_shape_is_an_error() -> None:
 
 
 def test_what_nobody_ran_is_not_run_and_what_decides_nothing_is_refused() -> None:
-    assert [check.verdict for check in not_run(Observation.PARALLEL, "tp2", "one device")] == [Verdict.NOT_RUN]
+    assert [check.verdict for check in not_run(Observation.PARALLEL, "tp2", "one device")] == [Verdict.NOT_RUN] * 3
     with pytest.raises(BadInputError):
         judge(RunRequest(Observation.STACK, "cpu"), RunOutcome(RunEnd.COMPLETED, b"{}", "", "", 1.0, None), load)

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from dayzero.adapters.runners import loading
-from dayzero.domain.runs import RunRequest
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.errors import BlockedError
 
 PEAKED = ("q_proj", "k_proj", "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa")
@@ -22,6 +22,9 @@ def with_dummy_weights(request: RunRequest, into: Path) -> RunRequest:
     BlockedError: the modelling library cannot build that configuration.
     """
     loading.quiet()
+    if request.observation is Observation.PARALLEL:
+        # Ranks are forked from this process, which may have started no threads by then.
+        torch.set_num_threads(1)
     seed = loading.option_int(request, "dummy_seed", 0, least=0)
     source = loading.model_folder(request)
     config = loading.read_config(source)

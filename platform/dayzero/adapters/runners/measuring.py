@@ -65,6 +65,16 @@ def held_bytes(module: Any) -> int:
     return storage_bytes([*module.parameters(), *module.buffers()])
 
 
+def parameters_of(module: Any) -> int:
+    """Elements of a module's parameters that are here: tied ones once, of distributed ones this process's part."""
+    held = {}
+    for parameter in module.parameters():
+        local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        if not local.is_meta:
+            held[local.data_ptr() or id(local)] = local.numel()
+    return sum(held.values())
+
+
 def touch(module: Any) -> None:
     """Read a byte of every page of a module's parameters: a file that is mapped lies in memory only once it is read, and a
     table of embeddings is never read whole by one text."""

@@ -5,6 +5,7 @@ runner's plain path. Weights stay in the native dtype.
 """
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.measuring import Peak, cache_of, cached_tensors, held_bytes, storage_bytes, touch
-from dayzero.adapters.runners.observe_parallel import RANK_TIMEOUT_S, run_ranks, shards_of
+from dayzero.adapters.runners.observe_parallel import RANK_TIMEOUT_S, shards_of
 from dayzero.adapters.runners.placing import device_for, peak_bytes, placed
+from dayzero.adapters.runners.rank import run_rank
+from dayzero.adapters.runners.rank_forking import run_ranks
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.codec import load
 from dayzero.domain.observations import MemoryObserved, RankMemory
@@ -80,11 +83,11 @@ def _together(request: RunRequest, folder: Path, dtype: str, ids: torch.Tensor, 
     tokens = tuple(int(token) for token in ids[0])
     tasks = [
         RankTask(
-            rank, request.degrees, str(folder.resolve()), str(shards), tokens, dtype, str(at / "meeting"), "",
+            rank, request.degrees, str(folder.resolve()), str(shards), tokens, dtype, f"file://{at / 'meeting'}", "",
             str(at / f"rank-{rank}.json"), RANK_TIMEOUT_S, device=request.device, bridges=request.bridges,
             decode_tokens=new_tokens,
         )
         for rank in range(request.degrees.world)
     ]  # fmt: skip
-    run_ranks(tasks, at)
+    run_ranks([partial(run_rank, task) for task in tasks], at)
     return tuple(load(RankMemory, Path(task.answer).read_bytes()) for task in tasks)

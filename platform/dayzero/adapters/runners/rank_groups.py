@@ -28,6 +28,7 @@ class Groups:
         self.tp = self._group(degrees.tp, degrees.world)
         shared = degrees.ep * expert_slices(degrees)
         self.ep = self._group(shared, degrees.world) if shared != degrees.tp else self.tp
+        self.tp_span, self.ep_span = self._span(degrees.tp), self._span(shared)
 
     def _group(self, size: int, world: int) -> Any:
         """Every rank makes every group, as torch wants it; blocks of `size` neighbours."""
@@ -37,6 +38,10 @@ class Groups:
             if first <= self.rank < first + size:
                 mine = group
         return mine
+
+    def _span(self, size: int) -> tuple[int, int]:
+        """First rank and number of ranks of the group of that size that this rank is in."""
+        return self.rank // size * size, size
 
     def sum(self, tensor: torch.Tensor, group: Any) -> torch.Tensor:
         """The sum over the group's ranks."""

@@ -41,6 +41,7 @@ class WeightLoader:
         self._dtype, self.device = dtype, device
         self._groups: dict[int, list[_Place]] = defaultdict(list)
         self._there: dict[int, threading.Event] = {}
+        self._made: dict[tuple[int, ...], torch.nn.Parameter] = {}
         self._error: BaseException | None = None
         self._stopped = False
 
@@ -102,5 +103,9 @@ class WeightLoader:
         for place in self._groups[group]:
             if place.module._parameters.get(place.leaf) is not place.stands_for_it:
                 continue
-            place.module._parameters[place.leaf] = filled(place.source.make(self._dtype).to(self.device))
-            place.source.let_go()
+            # A tied head is the table of embeddings, not a second one.
+            same = tuple(id(part) for part in place.source.parts)
+            if same not in self._made:
+                self._made[same] = filled(place.source.make(self._dtype).to(self.device))
+                place.source.let_go()
+            place.module._parameters[place.leaf] = self._made[same]

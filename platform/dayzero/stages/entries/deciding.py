@@ -319,4 +319,5 @@ def _unverified(correctness: Correctness, missing: tuple[str, ...], checks: tupl
 def _place(culprit: Culprit) -> str:
     layer = f"layer {culprit.layer_index} ({culprit.module})" if culprit.layer_index is not None else culprit.module
     operator = f", operator {culprit.operator}" if culprit.operator else ""
+    operator += f", rank {culprit.rank}" if culprit.rank is not None else ""
     return f"{layer}{operator}: error {culprit.error:.3g}, allowed {culprit.tolerance:.3g}"

@@ -14,14 +14,15 @@ from dayzero.domain.observations import (
     GenerationObserved,
     LayerErrors,
     OperatorErrors,
-    ParallelObserved,
     PerplexityObserved,
 )
+from dayzero.domain.observed_parallel import ParallelObserved
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError
 from dayzero.stages.judging import models as judging_models
 from dayzero.stages.judging import operators as judging_operators
+from dayzero.stages.judging import parallel as judging_parallel
 from dayzero.stages.judging import parts as judging_parts
 from dayzero.stages.judging import runs as judging_runs
 
@@ -32,7 +33,11 @@ CHECKS_OF = {
     Observation.OPERATORS: ((CheckLayer.PRECISION, CheckName.OPERATORS_FLOAT64),),
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
     Observation.PERPLEXITY: ((CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),),
-    Observation.PARALLEL: ((CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),),
+    Observation.PARALLEL: (
+        (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),
+        (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_FINGERPRINTS),
+        (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_SHARE),
+    ),
     Observation.MEMORY: ((CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_MODEL),),
     Observation.GENERATION: (
         (CheckLayer.END_TO_END, CheckName.GENERATION),
@@ -104,8 +109,7 @@ def _completed(
             return Judged((check,), measurements)
         case Observation.PARALLEL:
             parallel = load(ParallelObserved, outcome.document)
-            check, measurements = judging_models.parallel_check(parallel, rung, evidence)
-            return Judged((check,), measurements)
+            return Judged(*judging_parallel.parallel_checks(parallel, rung, evidence))
         case _:
             generated = load(GenerationObserved, outcome.document)
             peak = max(generated.peak_rss_bytes, outcome.peak_rss_bytes or 0)

@@ -1,8 +1,8 @@
-"""Verdicts on the whole model: perplexity, and a parallel run's logits."""
+"""Verdict on the whole model: perplexity."""
 
 import math
 
-from dayzero.domain.observations import CheckName, ParallelObserved, PerplexityObserved
+from dayzero.domain.observations import CheckName, PerplexityObserved
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Verdict
 from dayzero.stages.judging.sources import taken_from
 from dayzero.stages.precision import limits as precision
@@ -75,48 +75,3 @@ def _perplexity_verdict(observed: PerplexityObserved, tolerance: float) -> tuple
 
 def _exp(nll: float | None) -> float | None:
     return math.exp(nll) if nll is not None and nll < 700 else None
-
-
-def parallel_check(
-    observed: ParallelObserved, rung: str, evidence: tuple[str, ...] = ()
-) -> tuple[Check, tuple[Measurement, ...]]:
-    """Logits of the ranks against float64, no further off than one process in the same dtype."""
-    line = precision.mean_line(observed.target, observed.native, observed.dtype)
-    if observed.degrees.world < 2 or len(observed.ranks) < 2:
-        verdict, reason = Verdict.NOT_RUN, "one rank is no parallel run"
-    elif observed.native.nonfinite or observed.native.rms_relative is None:
-        verdict, reason = Verdict.ERROR, "one process's own logits are not finite"
-    elif any(rank.tensors == 0 for rank in observed.ranks):
-        verdict, reason = Verdict.ERROR, "a rank held no weights, so it shows nothing"
-    elif line.stands_out:
-        verdict, reason = Verdict.FAIL, f"logits of {observed.degrees} are wrong: {line.why}"
-    else:
-        verdict = Verdict.PASS
-        reason = f"logits of {observed.degrees} from the shards are as close to {observed.reference_dtype} as one process's"
-    check = Check(
-        CheckLayer.MEMORY_PARALLELISM,
-        CheckName.PARALLEL_LOGITS.value,
-        rung,
-        verdict,
-        Grade.MEASURED,
-        reason,
-        measured=line.measured,
-        tolerance=line.tolerance,
-        unit="relative error of logits",
-        n=observed.target.n,
-        evidence=evidence,
-        numbers={
-            "ranks": len(observed.ranks),
-            "between_ranks_and_one_process": observed.between.rms_relative,
-            "one_process_error": observed.native.rms_relative,
-            "top1_agreement": observed.top1_agreement,
-            "largest_rank_weight_bytes": max((rank.weight_bytes for rank in observed.ranks), default=None),
-            "dtype": observed.dtype,
-            "tokens": observed.tokens,
-        },
-    )
-    return check, tuple(
-        Measurement(name, float(value), "bytes", {"rank": rank.rank, "plan": str(observed.degrees)})
-        for rank in observed.ranks
-        for name, value in (("rank_weight_bytes", rank.weight_bytes), ("rank_peak_rss_bytes", rank.peak_rss_bytes))
-    )

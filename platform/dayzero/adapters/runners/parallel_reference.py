@@ -1,0 +1,96 @@
+"""What stands beside a parallel run: one process that holds everything, in the ranks' dtype and layer by layer in float64."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.figures import dtype_name, tensor_error
+from dayzero.adapters.runners.heads import wide_logits
+from dayzero.adapters.runners.measuring import parameters_of
+from dayzero.adapters.runners.replaying import Keeper
+from dayzero.adapters.runners.sketching import Cuts, Sketcher, watch
+from dayzero.codec import dump
+from dayzero.domain.fingerprints import Fingerprints, Point, RankPrints
+from dayzero.domain.observations import TensorError
+from dayzero.domain.observed_parallel import ParallelObserved, RankObserved
+from dayzero.domain.planning import Degrees
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """What one process found: errors of the ranks' logits and of its own, its fingerprints, its number of parameters."""
+
+    target: TensorError
+    native: TensorError
+    between: TensorError
+    top1_agreement: float
+    wide_prints: RankPrints
+    native_prints: RankPrints
+    parameters: int
+
+
+def cuts_of(ranks: tuple[RankPrints, ...]) -> Cuts:
+    """The parts of outputs that any rank holds."""
+    found: dict[str, set[tuple[int, int]]] = {}
+    for run in ranks:
+        for one in run.prints:
+            if one.first is not None and one.point is Point.OUTPUT:
+                found.setdefault(one.module, set()).add((one.first, one.channels))
+    return {module: frozenset(parts) for module, parts in found.items()}
+
+
+def run_alone(folder: Path, ids: torch.Tensor, logits: Path, cuts: Cuts, token_block: int, answer: Path) -> None:
+    """Compute, compare the ranks' logits, and write an Alone."""
+    loading.quiet()
+    single = loading.load_model(folder, torch.float32)
+    sketchers = [Sketcher(ids.shape[1], token_block, cuts=cuts) for _ in range(2)]
+    handles = watch(single, sketchers[0])
+    exact = wide_logits(single, ids, torch.float64)
+    for handle in handles:
+        handle.remove()
+    watch(single, sketchers[1])
+    with torch.no_grad():
+        alone = single(ids, use_cache=False).logits[0]
+    parallel = load_file(logits)["logits"]
+    found = Alone(
+        tensor_error(parallel, exact),
+        tensor_error(alone, exact),
+        tensor_error(parallel, alone),
+        float((parallel.argmax(-1) == exact.argmax(-1)).to(torch.float64).mean()),
+        sketchers[0].prints(-1),
+        sketchers[1].prints(-1),
+        parameters_of(single),
+    )
+    answer.write_bytes(dump(found))
+
+
+def keep_alone(folder: Path, ids: torch.Tensor, module: str, into: Path) -> None:
+    """The tensors of one module, kept whole."""
+    loading.quiet()
+    single = loading.load_model(folder, torch.float32)
+    keeper = Keeper(module)
+    watch(single, keeper)
+    keeper.watch_given(single)
+    with torch.no_grad():
+        single(ids, use_cache=False)
+    keeper.save(into)
+
+
+def observed_of(
+    degrees: Degrees,
+    given: loading.TokenInput,
+    alone: Alone,
+    printed: tuple[RankPrints, ...],
+    ranks: tuple[RankObserved, ...],
+    engine: str,
+) -> ParallelObserved:
+    """What ranks and one process found, side by side."""
+    prints = Fingerprints(dtype_name(torch.float32), alone.wide_prints, alone.native_prints, printed)
+    return ParallelObserved(
+        degrees, dtype_name(torch.float32), dtype_name(torch.float64), given.ids.shape[1], given.source,
+        alone.target, alone.native, alone.between, alone.top1_agreement, ranks,
+        parameters=alone.parameters, prints=prints, engine=engine,
+    )  # fmt: skip
