@@ -10,6 +10,7 @@ from dayzero.ports.ledger import Ledger
 from dayzero.registry import settings_for
 from dayzero.settings import Settings
 from dayzero.stages.coverage.ranking import with_models
+from dayzero.stages.platforms.sampled import carried
 from dayzero.steps import bridges, prestaging
 from dayzero.steps.lacking import lacking
 
@@ -23,9 +24,12 @@ def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile, 
     changed = is_here(profile) and profile.device is not None and told is not None
     if told is not None and not (changed and told[1].fingerprint != stack_here(settings, profile).fingerprint):
         return
+    known = None if recorded is None else recorded.manifest(profile.slug)
     if is_here(profile):
-        ledger.put_manifest(*manifest_probe(settings, profile))
-    elif recorded is not None and (known := recorded.manifest(profile.slug)) is not None:
+        manifest, stack = manifest_probe(settings, profile)
+        same = known is not None and known[1] == stack
+        ledger.put_manifest(carried(manifest, known[0]) if known is not None and same else manifest, stack)
+    elif known is not None:
         ledger.put_manifest(*known)
 
 

@@ -1,16 +1,19 @@
 """What isolated runs observed: facts in figures, never verdicts. A figure that is not finite is None and counted beside."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dayzero.domain.observed_source import WeightSource
 from dayzero.domain.planning import Degrees
+from dayzero.domain.sampling import CallFact, CallSamples
 
 
 class CheckName(StrEnum):
     """Every check that verification can record."""
 
     OPERATORS_FLOAT64 = "operators.float64"
+    OPERATORS_DISTRIBUTIONS = "operators.distributions"
     LAYERS_THREE_WAY = "layers.three_way"
     MODEL_PERPLEXITY = "model.perplexity"
     PARALLEL_LOGITS = "parallel.logits"
@@ -42,7 +45,8 @@ class OperatorError:
     """One distinct operator call on real inputs, against the same call in float64.
 
     `reference` names the operator that was computed in float64; None: it could not be compared, and `why` says why.
-    `share_within` is the share of elements within 1e-3 of the reference after its rounding; `exact` answers for integers.
+    `share_within` is the share of elements within 1e-3 of the reference after its rounding; `exact` answers for integers;
+    `ulp_*` are in units of the last place. `missing`: the target has no kernel of it, and the host's stood in.
     """
 
     operator: str
@@ -57,11 +61,18 @@ class OperatorError:
     share_within: float | None = None
     exact: bool | None = None
     nonfinite: int = 0
+    ulp_max: float | None = None
+    ulp_beyond: float | None = None
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorErrors:
-    """Every distinct operator of one prefill and one decode step of the target."""
+    """Every distinct operator of one prefill and one decode step of the target.
+
+    `samples` are calls that ran on drawn inputs, `known` those that need not, for the stack's manifest has them; `left_out`
+    counts by reason the comparable calls that are neither.
+    """
 
     dtype: str
     target_path: str
@@ -69,6 +80,9 @@ class OperatorErrors:
     operators: tuple[OperatorError, ...]
     custom_operators: tuple[str, ...] = ()
     observed_s: float = 0.0
+    samples: tuple[CallSamples, ...] = ()
+    known: tuple[CallFact, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

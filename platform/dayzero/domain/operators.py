@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from dayzero.domain.findings import Finding
 from dayzero.domain.manifests import CollectiveFact, DtypeFact, ManifestOrigin
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Grade, Verdict
 
 
@@ -192,7 +193,8 @@ class OperatorManifest:
 
     Names are graph operators (`aten.mm.default`) or the taxonomy's; what a provider offers beyond both stands in `unnamed`
     under its own name. Unless `takes_apart`, an operator that is not offered is not run as its parts: it stops
-    the model. `unknown` says what the source does not tell; `source` is the file that was read, with its sha256.
+    the model. `unknown` says what the source does not tell; `source` is the file that was read, with its sha256. `sampled` is
+    what models' own calls showed on drawn inputs, under `sampled_under` (the digest of figures, stack and method).
     """
 
     platform: str
@@ -208,6 +210,8 @@ class OperatorManifest:
     engines: "tuple[EngineManifest, ...]" = ()
     collectives: tuple[CollectiveFact, ...] = ()
     takes_apart: bool = True
+    sampled: tuple[CallFact, ...] = ()
+    sampled_under: str = ""
 
 
 @dataclass(frozen=True, slots=True)

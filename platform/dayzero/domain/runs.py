@@ -7,6 +7,7 @@ from enum import StrEnum
 from dayzero.domain.bridges import GapTask, Recipe
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import Device
+from dayzero.domain.sampling import CallFact
 
 
 class Observation(StrEnum):
@@ -31,7 +32,7 @@ class RunRequest:
 
     `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …). `device` is
     where the target runs (None: on the host); references always run on the host. `bridges` stand in for operators that the
-    platform lacks; `gap` is what a bridge is looked for (BRIDGE alone).
+    platform lacks; `gap` is what a bridge is looked for (BRIDGE alone); `known_calls` need not be run on drawn inputs again.
     """
 
     observation: Observation
@@ -45,6 +46,7 @@ class RunRequest:
     device: Device | None = None
     bridges: tuple[Recipe, ...] = ()
     gap: GapTask | None = None
+    known_calls: tuple[CallFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

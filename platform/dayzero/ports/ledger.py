@@ -8,6 +8,7 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import Release
 from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, Measurement
 
 
@@ -65,6 +66,11 @@ class Ledger(Protocol):
 
     def put_manifest(self, manifest: OperatorManifest, stack: Stack) -> None:
         """Record what the platform's stack offers, under the stack's fingerprint."""
+        ...
+
+    def add_samples(self, stack: Stack, under: str, facts: Sequence[CallFact]) -> None:
+        """Add what calls showed on drawn inputs to the manifest of the stack, under their key (stages.platforms.sampled), one
+        writer after the other. Where nobody told a manifest of that stack, nothing is kept."""
         ...
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:

@@ -31,6 +31,7 @@ from dayzero.stages.coverage.covering import cover, with_exclusions
 from dayzero.stages.entries.deciding import coverage_check
 from dayzero.stages.inventory.taking import inventory_of
 from dayzero.stages.judging.same_code import SAME_CODE, as_same_code
+from dayzero.stages.platforms.sampled import as_told
 from dayzero.stages.structure.reading import read_spec
 from dayzero.stages.structure.summary import structure_rows
 from dayzero.steps.bridges import keys_for, known_bridges, with_reasons
@@ -230,7 +231,7 @@ def coverage(bench: Bench, lease: Lease, options: TraceOptions = USUAL) -> Kept[
 def _offered(bench: Bench, subject: Subject) -> OperatorManifest | None:
     """What the platform offers, less what its profile excludes; None before anybody told."""
     told = bench.ledger.manifest(subject.profile.slug)
-    return None if told is None else with_exclusions(told[0], subject.profile.excluded_operators)
+    return None if told is None else with_exclusions(as_told(told[0]), subject.profile.excluded_operators)
 
 
 def bridges_for(bench: Bench, lease: Lease) -> tuple[Bridge, ...]:

@@ -20,6 +20,7 @@ from dayzero.steps.bridges import recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
 from dayzero.steps.prestaging import configuration, require_reference, settled_bridges, structure, subject_of
+from dayzero.steps.sampling import that_tell
 from dayzero.steps.stacks import runner_of
 from dayzero.steps.verifying import OBSERVER_VERSION, check_row, evidence_of, outcome_of
 
@@ -78,7 +79,7 @@ def rehearsed(bench: Bench, lease: Lease, observation: Observation) -> tuple[tup
     evidence = evidence_of(bench, lease, asked.request, outcome)
     judged = judging.judge(asked.request, outcome, load, bench.limits, evidence)
     size = reduction(bench, lease).noun
-    checks = tuple(_predicted(check, size) for check in judged.checks)
+    checks = tuple(_predicted(check, size) for check in that_tell(judged.checks))
     return checks, reused, tuple(f"culprit: {item.module} ({item.operator})" for item in judged.culprits)
 
 

@@ -16,11 +16,12 @@ from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import require_reference, settled_bridges, subject_of
+from dayzero.steps.sampling import keep_samples, that_tell, with_known_calls
 from dayzero.steps.shards import place_of
 from dayzero.steps.stacks import runner_of
 from dayzero.steps.weights import chosen_degrees
 
-OBSERVER_VERSION = 2
+OBSERVER_VERSION = 3
 """Version of what the child processes observe; a change of what is measured is a new one."""
 
 DOCUMENT_TYPE = "application/json"
@@ -89,9 +90,12 @@ def outcome_of(bench: Bench, lease: Lease, request: RunRequest, key: ResultKey) 
     if found is not None:
         bench.ledger.link_result(found, lease)
         return RunOutcome(RunEnd.COMPLETED, found.document, "", "", 0.0, None), True
-    outcome = runner_of(bench, lease).run(request, bench.limits)
+    runner, sampled = runner_of(bench, lease), request.observation is Observation.OPERATORS
+    outcome = runner.run(with_known_calls(bench, runner, request) if sampled else request, bench.limits)
     if outcome.end is RunEnd.COMPLETED:
         bench.ledger.put_result(key, outcome.document, lease)
+        if sampled:
+            keep_samples(bench, runner, request, outcome.document)
     return outcome, False
 
 
@@ -110,7 +114,7 @@ def _keep_culprits(bench: Bench, lease: Lease, request: RunRequest, judged: judg
 
 
 def _report(observation: Observation, judged: judging.Judged, reused: bool) -> StepReport:
-    worst = worst_of(judged.checks)
+    worst = worst_of(that_tell(judged.checks))
     return StepReport(
         observation.value,
         f"{worst.verdict.value}: {worst.reason}",

@@ -24,6 +24,7 @@ from dayzero.adapters.remote.wire import (
     NewCheck,
     NewMeasurement,
     NewResult,
+    NewSamples,
     Offer,
     Refusal,
     ResultLink,
@@ -242,6 +243,13 @@ def _add_platform_routes(router: APIRouter, ledger: Ledger, workforce: Workforce
         offer = load(Offer, body)
         guard.platform(token, offer.stack.platform)
         ledger.put_manifest(offer.manifest, offer.stack)
+        return Response(status_code=204)
+
+    @router.put("/manifest/samples")
+    def add_samples(body: Body, token: WorkerToken = Depends(demand)) -> Response:
+        new = load(NewSamples, body)
+        guard.platform(token, new.stack.platform)
+        ledger.add_samples(new.stack, new.under, new.facts)
         return Response(status_code=204)
 
     @router.get("/manifest/{platform}")

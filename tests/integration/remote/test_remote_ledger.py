@@ -26,6 +26,7 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.results import result_key
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError, BlockedError, NotFoundError, StaleAttemptError, UnavailableError
 from dayzero.web.door import create_app
@@ -167,6 +168,10 @@ def test_manifest_and_heartbeat_of_a_worker(house: House) -> None:
     assert ledger.manifest("cpu") is None
     ledger.put_manifest(manifest, stack)
     assert ledger.manifest("cpu") == (manifest, stack)
+    fact = CallFact("aten.mm.default", ("float32",), "Tx8", Verdict.FAIL, "it is wrong", 5, 0, "normal", 0.5, 1e-6)
+    ledger.add_samples(stack, "key", (fact,))
+    told = ledger.manifest("cpu")
+    assert told is not None and (told[0].sampled, told[0].sampled_under) == ((fact,), "key")
     ledger.worker_seen("8d3c", "cpu", stack.fingerprint, 2)
     assert house.plane.workforce.workers_alive("cpu", 60) == 1
 
@@ -209,6 +214,7 @@ def test_a_token_reaches_only_its_platform(house: House) -> None:
         lambda: mine.linked_results(other.id),
         lambda: mine.manifest("h100"),
         lambda: mine.put_manifest(OperatorManifest("h100", "x", "1", ()), Stack("h100", {})),
+        lambda: mine.add_samples(Stack("h100", {}), "key", ()),
         lambda: mine.worker_seen("w", "h100", "f", 1),
     ):
         with pytest.raises(BlockedError, match="cpu"):

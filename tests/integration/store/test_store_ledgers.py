@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.operators import OperatorManifest, OperatorSupport, SupportKind
 from dayzero.domain.platforms import Stack
 from dayzero.domain.results import ResultKey, result_key
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import CheckLayer, Grade, Measurement, Mode, Verdict
 from dayzero.errors import BadInputError, IntegrityError, NotFoundError, StaleAttemptError
 from dayzero.ports.ledger import Ledger
@@ -133,6 +135,39 @@ def test_the_newest_manifest(ledger: Ledger) -> None:
     ledger.put_manifest(manifests[0], stacks[0])
     assert ledger.manifest("cpu") == (manifests[0], stacks[0])
     assert ledger.manifest("h100") is None
+
+
+def fact(operator: str, shape_class: str = "Tx8") -> CallFact:
+    return CallFact(operator, ("float32",), shape_class, Verdict.PASS, None, 5, 0, "normal", 1e-8, 1e-6)
+
+
+def test_samples_are_added_and_survive_what_is_told_anew(ledger: Ledger) -> None:
+    stack, other = Stack("cpu", {"torch": "2.13"}), Stack("cpu", {"torch": "2.14"})
+    ledger.add_samples(stack, "key", (fact("aten.mm.default"),))
+    assert ledger.manifest("cpu") is None, "nobody told of that stack"
+    operators = tuple(
+        OperatorSupport(f"aten.{name}.default", SupportKind.NATIVE, Grade.DECLARED) for name in ("exp", "mm", "sin")
+    )
+    told = OperatorManifest("cpu", "torch", "2.13", operators)
+    ledger.put_manifest(told, stack)
+    ledger.add_samples(stack, "key", (fact("aten.mm.default"),))
+    ledger.add_samples(stack, "key", (fact("aten.exp.default"), fact("aten.mm.default")))
+    ledger.put_manifest(told, stack)
+    found = ledger.manifest("cpu")
+    assert found is not None and found[1] == stack
+    assert [one.operator for one in found[0].sampled] == ["aten.exp.default", "aten.mm.default"]
+    assert [one.grade for one in found[0].operators] == [Grade.MEASURED, Grade.MEASURED, Grade.DECLARED]
+    ledger.put_manifest(told, other)
+    assert ledger.manifest("cpu") == (told, other), "another stack has to show it itself"
+
+
+def test_samples_of_workers_at_once_are_all_kept(made: tuple[Ledger, str, object]) -> None:
+    ledger, stack = made[0], Stack("cpu", {"torch": "2.13"})
+    ledger.put_manifest(OperatorManifest("cpu", "torch", "2.13", ()), stack)
+    with ThreadPoolExecutor(4) as workers:
+        list(workers.map(lambda name: ledger.add_samples(stack, "key", (fact(f"aten.op{name}.default"),)), range(12)))
+    found = ledger.manifest("cpu")
+    assert found is not None and len(found[0].sampled) == 12
 
 
 def test_an_ended_attempt_writes_nothing(made: tuple[Ledger, str, Callable[[Lease], object]], lease: Lease) -> None:

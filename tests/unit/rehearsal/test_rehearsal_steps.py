@@ -90,7 +90,7 @@ def test_a_platform_without_a_worker_keeps_what_is_known_and_waits(tmp_path: Pat
     assert known["rehearsal.layers.three_way"] == "not_run: waits for a worker"
     assert known["plan"].startswith("tp1") or "devices" in known["plan"]
     (waiting,) = [row for row in left_rows([staged]) if no_worker_reason("cpu") in row["left"]]
-    assert waiting["left"].count("rehearsal.") == 5, "five checks wait for one thing, which is said once"
+    assert waiting["left"].count("rehearsal.") == 6, "six checks wait for one thing, which is said once"
     assert any("layers" in line for line in common_lines(staged.found))
     assert exit_code_of_staged([staged]) is ExitCode.NOT_MEASURED
     document = staged_document(staged)

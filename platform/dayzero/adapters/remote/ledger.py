@@ -24,6 +24,7 @@ from dayzero.adapters.remote.wire import (
     NewCheck,
     NewMeasurement,
     NewResult,
+    NewSamples,
     Offer,
     Refusal,
     ResultLink,
@@ -36,6 +37,7 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import Release
 from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import (
     BadInputError,
@@ -148,6 +150,10 @@ class HttpLedger:
     def put_manifest(self, manifest: OperatorManifest, stack: Stack) -> None:
         """See Ledger."""
         self._send("PUT", "/manifest", Offer(manifest, stack))
+
+    def add_samples(self, stack: Stack, under: str, facts: Sequence[CallFact]) -> None:
+        """See Ledger."""
+        self._send("PUT", "/manifest/samples", NewSamples(stack, under, tuple(facts)))
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:
         """See Ledger."""

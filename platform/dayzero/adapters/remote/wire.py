@@ -6,6 +6,7 @@ from dayzero.domain.adaptation import Lease
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import (
     BadInputError,
@@ -98,6 +99,15 @@ class Offer:
 
     manifest: OperatorManifest
     stack: Stack
+
+
+@dataclass(frozen=True, slots=True)
+class NewSamples:
+    """PUT manifest/samples."""
+
+    stack: Stack
+    under: str
+    facts: tuple[CallFact, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import torch
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.bridge_making import install
+from dayzero.adapters.runners.call_sampler import CallSampler
 from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.operator_capture import OperatorCapture
 from dayzero.adapters.runners.placing import device_for, placed
@@ -35,7 +36,8 @@ def module_paths(model: Any) -> Iterator[list[str]]:
 
 
 def observe_operators(request: RunRequest) -> OperatorErrors:
-    """Run prefill and one decode step of the target eagerly, comparing each distinct operator call on the way."""
+    """Run prefill and one decode step of the target eagerly, comparing each distinct operator call on the way; what the
+    request does not know is also run on drawn inputs."""
     began = time.monotonic()
     loading.quiet()
     folder = loading.model_folder(request)
@@ -49,7 +51,9 @@ def observe_operators(request: RunRequest) -> OperatorErrors:
     model = placed(loading.load_model(folder, dtype, attention="sdpa", experts="grouped_mm"), device)
     ids = placed(given.ids, device)
     with loading.plugins_installed(model, request) as replaced, module_paths(model) as stack, torch.no_grad():
-        capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced, request.bridges)
+        known = {fact.key: fact for fact in request.known_calls}
+        sampler = CallSampler(device, known, loading.option_int(request, "sample_seed", 0, least=0))
+        capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced, request.bridges, sampler)
         with capture:
             cache = _cache(model(ids, use_cache=True))
             if cache is not None:
@@ -61,6 +65,9 @@ def observe_operators(request: RunRequest) -> OperatorErrors:
         tuple(capture.seen.values()),
         request.custom_operators,
         time.monotonic() - began,
+        tuple(sampler.found),
+        tuple(sampler.used),
+        dict(sampler.left_out),
     )
 
 

@@ -8,8 +8,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
+from dayzero.adapters.runners.call_sampler import CallSampler, Ways, argument
 from dayzero.adapters.runners.figures import dtype_name, finite, share_within, tensor_error
 from dayzero.adapters.runners.placing import HOST, placed
+from dayzero.adapters.runners.sample_figures import ulps
 from dayzero.domain.bridges import Recipe
 from dayzero.domain.observations import OperatorError
 
@@ -31,15 +33,19 @@ def widen(value: Any) -> Any:
 
 
 def shape_class(shapes: list[tuple[int, ...]], rows: int) -> str:
-    """Shapes with the number of tokens written as T, so that prefill of any length is one class."""
-    return " ".join("x".join("T" if size == rows and rows > 1 else str(size) for size in shape) or "scalar" for shape in shapes)
+    """Shapes with the number of tokens written as T, and with the one that a decode step adds as S, so that prefill of any
+    length is one class."""
+    symbols = {rows: "T", rows + 1: "S"} if rows > 1 else {}
+    return " ".join("x".join(symbols.get(size, str(size)) for size in shape) or "scalar" for shape in shapes)
 
 
 class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
     """Compares every distinct (operator, dtypes, shape class) once, while the model runs.
 
     `replaced` maps a custom operator to the ATen operator in whose place it stands: that one is its reference, for a
-    custom operator recomputed by itself would only agree with itself. `bridges` say how often theirs round inside.
+    custom operator recomputed by itself would only agree with itself. `bridges` say how often theirs round inside. `sampler`
+    runs the calls on drawn inputs too. An operator without a kernel on another device than the host is computed by the host in
+    its place, noted as missing, and the run goes on to the others.
     """
 
     def __init__(
@@ -48,13 +54,17 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         module_now: Callable[[], str],
         replaced: Mapping[str, str],
         bridges: tuple[Recipe, ...] = (),
+        sampler: CallSampler | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.module_now = module_now
         self.replaced = replaced
         self.bridged = {recipe.operator: recipe.inner_roundings for recipe in bridges}
+        self.sampler = sampler
         self.seen: dict[tuple[str, tuple[str, ...], str], OperatorError] = {}
+        self.device = HOST if sampler is None else sampler.device
+        self._missing: dict[str, str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -63,17 +73,43 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         dtypes = tuple(dtype_name(tensor.dtype) for tensor in tensors)
         key = (name, dtypes, shape_class([tuple(tensor.shape) for tensor in tensors], self.tokens))
         if key in self.seen:
-            return func(*args, **kwargs)
+            return self._run(func, args, kwargs)
         why = self._incomparable(func, name, tensors, args, kwargs)
         wide = None if why else tree_map(widen, (args, kwargs))
-        result = func(*args, **kwargs)
-        self.seen[key] = self._compare(key, func, wide, result, why)
+        result = self._run(func, args, kwargs)
+        if name in self._missing:
+            self.seen[key] = OperatorError(name, dtypes, key[2], self.module_now(), None, self._missing[name], 0, missing=True)
+            return result
+        row = self.seen[key] = self._compare(key, func, wide, result, why)
+        if self.sampler is not None and row.reference is not None:
+            own = row.reference == name
+            reference = _resolve(row.reference, func)
+            native = func if own else reference
+            ways = Ways(func, native, reference, None if own else len(reference._schema.arguments))
+            shared = own and name not in self.bridged
+            self.sampler.take(key, ways, (args, kwargs), row.module, self._roundings(name), shared=shared)
         return result
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """The call on the target; by the host where the target has no kernel of it."""
+        name = str(func)
+        if name not in self._missing:
+            try:
+                return func(*args, **kwargs)
+            except NotImplementedError as error:
+                if self.device == HOST or func._schema.is_mutable:
+                    raise
+                self._missing[name] = str(error).strip().splitlines()[0][:300]
+        given = tree_map(_on_host, (args, kwargs))
+        return placed(func(*given[0], **given[1]), self.device)
+
+    def _roundings(self, name: str) -> int:
+        return max(inner_roundings(name), self.bridged.get(name, 0))
 
     def _incomparable(self, func: Any, name: str, tensors: list[torch.Tensor], args: Any, kwargs: Any) -> str | None:
         if name.rsplit(".", 1)[0] in UNINITIALISED:
             return "returns uninitialised memory"
-        if torch.Tag.nondeterministic_seeded in func.tags and _argument(func, args, kwargs, "dropout_p") != 0.0:
+        if torch.Tag.nondeterministic_seeded in func.tags and argument(func, args, kwargs, "dropout_p") != 0.0:
             return "draws random numbers"
         if not name.startswith("aten.") and name not in self.replaced:
             return "a custom operator that names no reference"
@@ -98,12 +134,12 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         except (RuntimeError, NotImplementedError, TypeError, ValueError) as error:
             first = str(error).strip().splitlines()[0][:200]
             return OperatorError(name, dtypes, shapes, module, None, f"the reference does not run in float64: {first}", 0)
-        if name == "aten.topk.default" and _argument(func, wide[0], wide[1], "sorted") is False:
+        if name == "aten.topk.default" and argument(func, wide[0], wide[1], "sorted") is False:
             # In any order: each implementation has its own, so both are put in the order of their values.
-            dim = _argument(func, wide[0], wide[1], "dim")
+            dim = argument(func, wide[0], wide[1], "dim")
             result, expected = (_ordered(placed(pair, HOST), dim) for pair in (result, expected))
         blank = OperatorError(name, dtypes, shapes, module, reference_name, None, 0)
-        return _figures(blank, result, expected, max(inner_roundings(name), self.bridged.get(name, 0)))
+        return _figures(blank, result, expected, self._roundings(name))
 
 
 def _ordered(pair: Any, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -113,12 +149,10 @@ def _ordered(pair: Any, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     return values.take_along_dim(order, dim), indices.take_along_dim(order, dim)
 
 
-def _argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:
-    """The value that the call gives the named argument; None when the operator has no such argument."""
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.name == name:
-            return kwargs.get(name, args[position] if position < len(args) else argument.default_value)
-    return None
+def _on_host(leaf: Any) -> Any:
+    if isinstance(leaf, torch.device):
+        return HOST
+    return leaf.to(HOST) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _grouped_mm(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None = None, *_rest: Any, **_more: Any) -> torch.Tensor:
@@ -185,6 +219,21 @@ def _figures(blank: OperatorError, result: Any, expected: Any, roundings: int) -
         finite(min(share_within(left, right, roundings) for left, right in floating)),
         exact if len(floating) < len(pairs) else None,
         sum(error.nonfinite for error in errors),
+        *_ulps(floating),
+    )
+
+
+def _ulps(floating: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[float | None, float | None]:
+    """The largest error in units of the last place and the largest share beyond one, over the outputs."""
+    found = []
+    for left, right in floating:
+        error = left.to(torch.float64) - right.to(torch.float64)
+        known = error.isfinite() & (left.dtype != torch.float64)
+        if bool(known.any()):
+            found.append(ulps(error[known].abs(), right.to(torch.float64)[known], left.dtype, int(known.sum())))
+    return (
+        max((largest for largest, _ in found if largest is not None), default=None),
+        max((beyond for _, beyond in found if beyond is not None), default=None),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Engine, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -35,11 +35,13 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import Release
 from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import NotFoundError
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.running import Clock
 from dayzero.stages.coverage.manifests import in_force
+from dayzero.stages.platforms.sampled import carried, with_samples
 
 
 class SqlLedger:
@@ -200,18 +202,31 @@ class SqlLedger:
 
     def put_manifest(self, manifest: OperatorManifest, stack: Stack) -> None:
         """Record what the platform's stack offers, under the stack's fingerprint."""
-        document = document_of(manifest, f"the manifest of {manifest.provider}")
         now = self._clock.now()
         with transaction(self._engine) as session:
             ensure_platform(session, stack.platform, now)
-            lock = select(PlatformRow).where(PlatformRow.slug == stack.platform).with_for_update()
-            session.execute(lock)  # manifests of one platform are numbered one after the other
+            _one_after_the_other(session, stack.platform)
+            manifest = carried(manifest, _manifest_of(session, stack))
+            document = document_of(manifest, f"the manifest of {manifest.provider}")
             told = select(func.coalesce(func.max(StackRow.told_seq), 0)).where(StackRow.platform == stack.platform)
             values = {
                 "platform": stack.platform, "components": plain(stack.components), "manifest": document,
                 "manifest_digest": digest(manifest), "told_at": now, "told_seq": session.execute(told).scalar_one() + 1,
             }  # fmt: skip
             _replace(session, StackRow, {"fingerprint": stack.fingerprint}, values)
+
+    def add_samples(self, stack: Stack, under: str, facts: Sequence[CallFact]) -> None:
+        """Add what calls showed to the manifest of the stack, in the transaction that reads it."""
+        with transaction(self._engine) as session:
+            _one_after_the_other(session, stack.platform)
+            before = _manifest_of(session, stack)
+            if before is None:
+                return
+            manifest = with_samples(before, facts, under)
+            values = {
+                "manifest": document_of(manifest, f"the manifest of {manifest.provider}"), "manifest_digest": digest(manifest),
+            }  # fmt: skip
+            session.execute(update(StackRow).where(StackRow.fingerprint == stack.fingerprint).values(values))
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:
         """The manifest of the platform that a worker told last, with its stack; else what was imported; None: nothing yet."""
@@ -266,6 +281,16 @@ def _result_row(session: Session, key: ResultKey) -> ResultRow | None:
         ResultRow.inputs_digest == key.inputs_digest,
     )
     return session.execute(query).scalar_one_or_none()
+
+
+def _one_after_the_other(session: Session, platform: str) -> None:
+    """Wait until nobody else writes a manifest of the platform."""
+    session.execute(select(PlatformRow).where(PlatformRow.slug == platform).with_for_update())
+
+
+def _manifest_of(session: Session, stack: Stack) -> OperatorManifest | None:
+    document = session.execute(select(StackRow.manifest).where(StackRow.fingerprint == stack.fingerprint)).scalar_one_or_none()
+    return None if document is None else load(OperatorManifest, document)
 
 
 def _that_count(stacks: Sequence[tuple[str, Stack]]) -> list[tuple[str, Stack]]:

@@ -15,10 +15,12 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import Release
 from dayzero.domain.results import ResultKey, StoredResult
+from dayzero.domain.sampling import CallFact
 from dayzero.domain.verdict import Check, Measurement
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
 from dayzero.stages.coverage.manifests import in_force
+from dayzero.stages.platforms.sampled import carried, with_samples
 
 
 class MemoryLedger:
@@ -143,7 +145,16 @@ class MemoryLedger:
         document_of(manifest, f"the manifest of {manifest.provider}")
         short_name(stack.platform, "a platform's slug")
         with self._lock:
-            self._manifests.insert(0, (manifest, stack))
+            before = next((told for told, known in self._manifests if known == stack), None)
+            self._manifests.insert(0, (carried(manifest, before), stack))
+
+    def add_samples(self, stack: Stack, under: str, facts: Sequence[CallFact]) -> None:
+        """Add what calls showed to the manifest of the stack."""
+        with self._lock:
+            for place, (manifest, known) in enumerate(self._manifests):
+                if known == stack:
+                    self._manifests[place] = (with_samples(manifest, facts, under), known)
+                    return
 
     def manifest(self, platform: str) -> tuple[OperatorManifest, Stack] | None:
         """The manifest of the platform that holds, with its stack, or None."""

@@ -25,12 +25,16 @@ from dayzero.stages.judging import operators as judging_operators
 from dayzero.stages.judging import parallel as judging_parallel
 from dayzero.stages.judging import parts as judging_parts
 from dayzero.stages.judging import runs as judging_runs
+from dayzero.stages.judging import sampled as judging_sampled
 
 METHOD = "three-way-1"
 """Version of the method; a change of limits or of what is compared is a new one."""
 
 CHECKS_OF = {
-    Observation.OPERATORS: ((CheckLayer.PRECISION, CheckName.OPERATORS_FLOAT64),),
+    Observation.OPERATORS: (
+        (CheckLayer.PRECISION, CheckName.OPERATORS_FLOAT64),
+        (CheckLayer.PRECISION, CheckName.OPERATORS_DISTRIBUTIONS),
+    ),
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
     Observation.PERPLEXITY: ((CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),),
     Observation.PARALLEL: (
@@ -98,7 +102,10 @@ def _completed(
         case Observation.OPERATORS:
             operators = load(OperatorErrors, outcome.document)
             check, culprits = judging_operators.operators_check(operators, rung, evidence)
-            return Judged((check,), culprits=culprits)
+            drawn, further = judging_sampled.distributions_check(operators, rung, evidence)
+            named = {culprit.operator for culprit in culprits}
+            rest = tuple(culprit for culprit in further if culprit.operator not in named)
+            return Judged((check, drawn), culprits=(*culprits, *rest))
         case Observation.LAYERS:
             layers = load(LayerErrors, outcome.document)
             check, culprits = judging_parts.layers_check(layers, rung, evidence)

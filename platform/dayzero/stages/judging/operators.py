@@ -12,10 +12,15 @@ def operators_check(observed: OperatorErrors, rung: str, evidence: tuple[str, ..
     wrong = [row for row in compared if precision.operator_stands_out(row)]
     shares = [row.share_within for row in compared if row.share_within is not None]
     unknown = [row for row in observed.operators if row.reference is None and row.operator in _replacements(observed)]
+    missing = [row for row in observed.operators if row.missing]
     left_out = len(observed.operators) - len(compared)
     if wrong:
         verdict = Verdict.FAIL
         reason = f"{len({row.operator for row in wrong})} operators miss float64: {first_named([_told(row) for row in wrong])}"
+    elif missing:
+        told = {row.operator: f"{row.operator} in {row.module or 'the model'}: {row.why}" for row in missing}
+        verdict = Verdict.ERROR
+        reason = f"{len(told)} operators do not run on the target: {first_named(list(told.values()))}"
     elif not compared:
         verdict, reason = Verdict.NOT_RUN, "no operator of the run can be compared with float64"
     elif unknown:
@@ -38,6 +43,7 @@ def operators_check(observed: OperatorErrors, rung: str, evidence: tuple[str, ..
         numbers={
             "compared": len(compared),
             "not_comparable": left_out,
+            "missing": ", ".join(sorted({row.operator for row in missing})) or None,
             "elements": sum(row.n for row in compared),
             "dtype": observed.dtype,
             "target_path": observed.target_path,

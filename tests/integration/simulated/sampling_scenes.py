@@ -1,0 +1,108 @@
+"""Operators over drawn inputs on the simulated device: `python sampling_scenes.py SCENE ARGUMENTS…` prints a JSON document."""
+
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.call_sampler import CallSampler
+from dayzero.adapters.runners.observe_operators import module_paths
+from dayzero.adapters.runners.operator_capture import OperatorCapture
+from dayzero.adapters.runners.placing import placed
+from dayzero.adapters.simulated import kernels
+from dayzero.domain.observations import OperatorErrors
+from dayzero.domain.platforms import Device
+from dayzero.domain.verdict import Check
+from dayzero.registry import device_plugin
+from dayzero.stages.judging.sampled import distributions_check
+from tiny_families import FAMILIES
+
+TOKENS = 9
+
+
+def silu_that_saturates(values: torch.Tensor) -> torch.Tensor:
+    """Right up to 60."""
+    return torch.ops.aten.silu.default(values.clamp(max=60.0))
+
+
+def exp_that_saturates(values: torch.Tensor) -> torch.Tensor:
+    """Right up to 30."""
+    return torch.ops.aten.exp.default(values.clamp(max=30.0))
+
+
+def rsqrt_without_infinity(values: torch.Tensor) -> torch.Tensor:
+    """The reciprocal root of zero is a large number."""
+    return torch.ops.aten.rsqrt.default(values.clamp(min=1e-30))
+
+
+def product_that_flushes(left: torch.Tensor, right: torch.Tensor | float) -> torch.Tensor:
+    """Results below the smallest normal number become zero."""
+    made = torch.ops.aten.mul.Tensor(left, right)
+    return torch.where(made.abs() < torch.finfo(made.dtype).tiny, torch.zeros_like(made), made)
+
+
+def softmax_of_large(values: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    """Without taking the largest away first."""
+    powers = torch.ops.aten.exp.default(values.to(torch.float32))
+    return torch.ops.aten.div.Tensor(powers, powers.sum(dim, keepdim=True)).to(values.dtype)
+
+
+FAULTS: dict[str, tuple[Any, Callable[..., torch.Tensor]]] = {
+    "silu": (torch.ops.aten.silu.default, silu_that_saturates),
+    "exp": (torch.ops.aten.exp.default, exp_that_saturates),
+    "rsqrt": (torch.ops.aten.rsqrt.default, rsqrt_without_infinity),
+    "flush": (torch.ops.aten.mul.Tensor, product_that_flushes),
+    "softmax": (torch.ops.aten._softmax.default, softmax_of_large),
+}
+
+
+def run(family: str, dtype: str, seed: int) -> tuple[OperatorErrors, Check]:
+    """A prefill and one decode step of a tiny model on the device, every distinct call over all distributions."""
+    torch.manual_seed(seed)
+    config = AutoConfig.for_model(family, **FAMILIES[family])
+    model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), attn_implementation="eager")
+    device = torch.device("simnpu", 0)
+    model = placed(model.eval().requires_grad_(False), device)
+    ids = torch.arange(3, 3 + TOKENS).unsqueeze(0).to(device)
+    sampler = CallSampler(device, seed=seed)
+    with module_paths(model) as stack, torch.no_grad():
+        capture = OperatorCapture(TOKENS, lambda: stack[-1], {}, (), sampler)
+        with capture:
+            cache = model(ids, use_cache=True).past_key_values
+            model(ids[:, -1:], use_cache=True, past_key_values=cache)
+    rows = tuple(capture.seen.values())
+    observed = OperatorErrors(dtype, "eager on simnpu", TOKENS, rows, (), 0.0, tuple(sampler.found), (), dict(sampler.left_out))
+    return observed, distributions_check(observed, "tp1")[0]
+
+
+def told(family: str, dtype: str, seed: int) -> dict[str, object]:
+    observed, check = run(family, dtype, seed)
+    return {
+        "family": family, "dtype": dtype, "seed": seed, "verdict": check.verdict.value, "reason": check.reason,
+        "numbers": dict(check.numbers), "calls": len(observed.samples),
+    }  # fmt: skip
+
+
+def clean(families: str, dtypes: str, seeds: str) -> list[dict[str, object]]:
+    """Sound runs: every family in every dtype with every seed."""
+    cases = itertools.product(families.split(","), dtypes.split(","), seeds.split(","))
+    return [told(family, dtype, int(seed)) for family, dtype, seed in cases]
+
+
+def planted(fault: str, families: str, dtypes: str, seeds: str = "0") -> list[dict[str, object]]:
+    """The same on a device with one faulty kernel."""
+    operator, kernel = FAULTS[fault]
+    kernels.KERNELS[operator] = kernel
+    return clean(families, dtypes, seeds)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    loading.quiet()
+    device_plugin("simnpu").install(Device("simnpu", dtypes=("bfloat16", "float16", "float32")))
+    print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
