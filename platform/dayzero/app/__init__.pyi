@@ -16,6 +16,8 @@ from .converting import export as export
 from .converting import unpickle as unpickle
 from .databases import PostgresKeeper as PostgresKeeper
 from .databases import prefect_database as prefect_database
+from .endpoints import EndpointVerified as EndpointVerified
+from .endpoints import verify_endpoint as verify_endpoint
 from .health import Examined as Examined
 from .health import database_revision as database_revision
 from .health import examine as examine

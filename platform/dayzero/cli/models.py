@@ -93,8 +93,12 @@ def fetch(
 
 
 def verify(
-    model: Model,
-    platform: Platform,
+    model: Annotated[str | None, typer.Argument(help="hf:org/name[@rev], a model directory, or a config.json.")] = None,
+    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Platform slug; see `dayzero platform ls`.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", help="Instead: the address of an OpenAI-compatible server that already runs.")
+    ] = None,
+    served: Annotated[str | None, typer.Option("--model", help="With --endpoint: the name it serves the model by.")] = None,
     check: Annotated[list[str] | None, typer.Option("--check", help="Only these: operators, layers, perplexity, …")] = None,
     devices: Devices = None,
     tp: Degree = None,
@@ -108,7 +112,19 @@ def verify(
     yes: Yes = False,
     json: Json = False,
 ) -> None:
-    """The four layers of verification, in this process and its isolated children."""
+    """The four layers of verification, in this process and its isolated children; or a running server, from outside.
+
+    A server's key is read from DAYZERO_ENDPOINT_KEY.
+    """
+    if endpoint is not None:
+        from dayzero.cli.endpoint import verify_endpoint
+
+        if model is not None or platform is not None or check:
+            raise BadInputError("--endpoint takes no model, platform or check.", remedy="Name the served model with --model.")
+        verify_endpoint(endpoint, served, json=json)
+        return
+    if model is None or platform is None or served is not None:
+        raise BadInputError("verify needs a model and a platform.", remedy="Give MODEL and --platform, or --endpoint URL.")
     degrees = degrees_of(tp, pp, ep, dp)
     settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform)

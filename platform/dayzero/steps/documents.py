@@ -5,12 +5,13 @@ from pathlib import Path
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.conversion import ConversionPlan
 from dayzero.domain.entry import CompatibilityEntry, Lifecycle
+from dayzero.domain.observed_endpoint import EndpointObserved
 from dayzero.domain.outcomes import CORRECTNESS_ENDINGS
 from dayzero.domain.reports import StepReport
 from dayzero.domain.shards import ShardManifest, WeightsState
 from dayzero.domain.slices import SlicePlan
 from dayzero.domain.tensors import TensorHeader
-from dayzero.domain.verdict import Check, Verdict
+from dayzero.domain.verdict import Check, Measurement, Verdict
 from dayzero.errors import ExitCode
 from dayzero.steps.concluding import Outcome
 from dayzero.steps.shards import Streamed
@@ -161,6 +162,25 @@ def engine_document(engine: str, plan: str, checks: tuple[Check, ...], report: S
         "headline": report.headline,
         "checks": plain(checks),
         "notes": list(report.notes),
+    }
+
+
+def endpoint_document(
+    observed: EndpointObserved, checks: tuple[Check, ...], measurements: tuple[Measurement, ...], deciding: Check
+) -> dict[str, Json]:
+    """What `dayzero verify --endpoint --json` prints."""
+    first = observed.first.completion
+    return {
+        "schema": "dayzero.verify-endpoint/1",
+        "endpoint": observed.url,
+        "model": observed.model,
+        "protocol": observed.protocol,
+        "models": list(observed.served.names),
+        "checks": plain(checks),
+        "measurements": plain(measurements),
+        "sample_text": None if first is None else first.text,
+        "verdict": deciding.verdict.value,
+        "reason": deciding.reason,
     }
 
 

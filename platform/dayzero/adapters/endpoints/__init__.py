@@ -1,0 +1,1 @@
+"""Servers that already run, asked over the OpenAI-compatible protocol."""
