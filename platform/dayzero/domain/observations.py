@@ -24,6 +24,9 @@ class CheckName(StrEnum):
     MEMORY_MODEL = "memory.model"
     GENERATION = "end_to_end.generation"
     REFERENCE_TEXT = "end_to_end.reference_text"
+    EMBEDDING = "end_to_end.embedding"
+    MODEL_EMBEDDINGS = "model.embeddings"
+    TASKS = "application.tasks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +204,30 @@ class MemoryObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class Divergence:
+    """A token that the target took where the native reference, given the target's own text so far, takes another.
+
+    `margin` is the higher-precision reference's preference for its best token over the target's (logits); `noise` the largest
+    logit error of the native reference at that position. None: not finite.
+    """
+
+    prompt: int
+    position: int
+    reference_token: str
+    target_token: str
+    margin: float | None
+    noise: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationObserved:
-    """Greedy decoding from the prompt's text to text.
+    """Greedy decoding from the prompt's text to text; times are of the first prompt, comparisons of all of them.
 
     `reference_text` is what the native reference would say, up to its first divergence from the target;
     `divergence_margin` the higher-precision reference's preference for its own token there (logits), and `native_noise` the
-    largest logit error of the native reference at that position. None: they never diverge. `device_*`: what a device other
-    than the host held at most, by its own count, and what it has.
+    largest logit error of the native reference at that position. None: they never diverge. `divergences` has every one, over
+    `prompts` prompts and `compared_tokens` tokens. `device_*`: what a device other than the host held at most, by its own
+    count, and what it has. `untokenized`: why text cannot go in or come out.
     """
 
     prompt: str
@@ -235,3 +255,7 @@ class GenerationObserved:
     observed_s: float = 0.0
     device_peak_bytes: int | None = None
     device_limit_bytes: int | None = None
+    prompts: int = 1
+    compared_tokens: int = 0
+    divergences: tuple[Divergence, ...] = ()
+    untokenized: str | None = None

@@ -21,6 +21,8 @@ class Observation(StrEnum):
     PARALLEL = "parallel"
     MEMORY = "memory"
     GENERATION = "generation"
+    ENCODING = "encoding"
+    TASKS = "tasks"
     BRIDGE = "bridge"
     UNPICKLE = "unpickle"
     BASELINE = "baseline"

@@ -19,18 +19,20 @@ from dayzero.steps.contract import OWN_ENGINE, Bench
 from dayzero.steps.prestaging import subject_of
 from dayzero.steps.rehearsing import rehearsed
 from dayzero.steps.shards import on_disk, write_shards
-from dayzero.steps.verifying import check_row, culprit_notes, judged_run, request_for
+from dayzero.steps.verifying import check_row, culprit_notes, headless, judged_run, not_applicable, request_for
 from dayzero.steps.weights import agreed_plan, chosen_degrees
 
 REDUCED, ALONE = "reduced, dummy weights", "one rank, real weights"
+ONE_DEVICE = "the plan takes one device, so there is no parallel run to compare"
 
 
 def parallel_step(bench: Bench, lease: Lease) -> StepReport:
     """Climb to the plan: reduced with dummy weights, whole on one rank, then rung by rung to its degrees or the platform's
     devices. A library's own ranks are climbed without the rungs on one rank. A plan of one device is not_run."""
     degrees = _goal(bench, lease)
-    if degrees.world == 1:
-        return _nothing_to_climb(bench, lease, degrees)
+    reason = ONE_DEVICE if degrees.world == 1 else headless(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, Observation.PARALLEL, str(degrees), reason)
     found = _Climb(bench, lease, degrees)
     if bench.engine == OWN_ENGINE:
         found.rungs += [climbed(REDUCED, _reduced(bench, lease)), climbed(ALONE, _alone(bench, lease))]
@@ -48,15 +50,6 @@ def _rungs(bench: Bench, lease: Lease, degrees: Degrees) -> tuple[Rung, ...]:
         return tuple(rung for rung in rungs_to(degrees) if rung.degrees.world > 1)
     plan = agreed_plan(bench, lease).plan
     return parallel_rungs(plan) if plan is not None else ()
-
-
-def _nothing_to_climb(bench: Bench, lease: Lease, degrees: Degrees) -> StepReport:
-    reason = "the plan takes one device, so there is no parallel run to compare"
-    checks = judging.not_run(Observation.PARALLEL, str(degrees), reason)
-    for check in checks:
-        bench.ledger.put_check(check, lease)
-    rows = tuple(check_row(check) for check in checks)
-    return StepReport("parallel", f"not_run: {reason}", table=rows, verdict=Verdict.NOT_RUN)
 
 
 def _reduced(bench: Bench, lease: Lease) -> tuple[Check, ...]:

@@ -14,7 +14,7 @@ from dayzero.stages.judging.memory import Predicted, memory_check, predicted_mem
 from dayzero.stages.memory.error import ModelError, memory_error
 from dayzero.steps.contract import Bench
 from dayzero.steps.prestaging import subject_of
-from dayzero.steps.verifying import check_row, evidence_of, key_of, outcome_of, request_for
+from dayzero.steps.verifying import check_row, evidence_of, headless, key_of, not_applicable, outcome_of, request_for
 from dayzero.steps.weights import agreed_plan, chosen_degrees, full_structure
 
 
@@ -31,6 +31,9 @@ def memory_step(bench: Bench, lease: Lease) -> StepReport:
     if small is not None:
         bench.ledger.put_check(small, lease)
         return StepReport("memory", f"{small.verdict.value}: {small.reason}", False, (check_row(small),), verdict=small.verdict)
+    reason = headless(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, Observation.MEMORY, str(chosen_degrees(bench, lease)), reason)
     request = request_for(bench, lease, Observation.MEMORY)
     outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
     evidence = evidence_of(bench, lease, request, outcome)

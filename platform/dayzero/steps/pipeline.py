@@ -43,6 +43,7 @@ OBSERVING = (
     Step("parallel", "Ladder of parallel runs", Place.PLATFORM, climbing.parallel_step),
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),
     Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
+    Step("tasks", "Downstream tasks", Place.PLATFORM, verifying.tasks_step),
 )
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {

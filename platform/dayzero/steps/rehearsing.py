@@ -16,6 +16,7 @@ from dayzero.registry import settings_for
 from dayzero.stages.entries.left import REHEARSAL
 from dayzero.stages.judging import checks as judging
 from dayzero.stages.reduction.reducing import reduce_configuration
+from dayzero.stages.structure.language_head import without_head, writes_text
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.contract import Bench
 from dayzero.steps.keeping import Kept, keep
@@ -146,5 +147,9 @@ def layers_step(bench: Bench, lease: Lease) -> StepReport:
 
 
 def generation_step(bench: Bench, lease: Lease) -> StepReport:
-    """Rehearse decoding with a cache."""
+    """Rehearse decoding with a cache; a model without a language head decodes nothing."""
+    spec = structure(bench, lease).noun
+    causal = any(mixer.causal for layer in spec.layers for mixer in layer.mixers) or not spec.layers
+    if not writes_text(spec.architecture, causal=causal):
+        return leave(bench, lease, (Observation.GENERATION,), without_head(spec.architecture))
     return rehearse(bench, lease, Observation.GENERATION)

@@ -4,13 +4,15 @@ from dataclasses import replace
 
 from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Lease
+from dayzero.domain.observations import CheckName
 from dayzero.domain.planning import Degrees
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
-from dayzero.domain.verdict import Check, worst_of
+from dayzero.domain.verdict import Check, Verdict, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages.judging import checks as judging
+from dayzero.stages.structure.language_head import without_head, writes_text
 from dayzero.steps.baselines import HOST_OPTIONS, reference_options
 from dayzero.steps.bridges import recipes_of
 from dayzero.steps.concluding import Culprits
@@ -19,7 +21,7 @@ from dayzero.steps.prestaging import require_reference, settled_bridges, subject
 from dayzero.steps.sampling import keep_samples, that_tell, with_known_calls
 from dayzero.steps.shards import place_of
 from dayzero.steps.stacks import runner_of
-from dayzero.steps.weights import chosen_degrees
+from dayzero.steps.weights import chosen_degrees, full_structure
 
 OBSERVER_VERSION = 3
 """Version of what the child processes observe; a change of what is measured is a new one."""
@@ -151,16 +153,49 @@ def operators_step(bench: Bench, lease: Lease) -> StepReport:
     return observe(bench, lease, Observation.OPERATORS)
 
 
+def not_applicable(bench: Bench, lease: Lease, observation: Observation, rung: str, reason: str) -> StepReport:
+    """Record an observation's checks as not run, and why."""
+    checks = judging.not_run(observation, rung, reason)
+    for check in checks:
+        bench.ledger.put_check(check, lease)
+    rows = tuple(check_row(check) for check in checks)
+    return StepReport(observation.value, f"not_run: {reason}", table=rows, verdict=Verdict.NOT_RUN)
+
+
+def headless(bench: Bench, lease: Lease) -> str | None:
+    """Why the model writes no text; None where it has a language head."""
+    spec = full_structure(bench, lease).noun
+    causal = any(mixer.causal for layer in spec.layers for mixer in layer.mixers) or not spec.layers
+    return None if writes_text(spec.architecture, causal=causal) else without_head(spec.architecture)
+
+
 def layers_step(bench: Bench, lease: Lease) -> StepReport:
     """Each layer three ways."""
     return observe(bench, lease, Observation.LAYERS)
 
 
 def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
-    """Perplexity of the packaged text."""
+    """Perplexity of the packaged text; a model without a language head has none."""
+    reason = headless(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, Observation.PERPLEXITY, str(Degrees()), reason)
     return observe(bench, lease, Observation.PERPLEXITY)
 
 
 def generation_step(bench: Bench, lease: Lease) -> StepReport:
-    """Load, preprocess, forward, postprocess: a real completion, timed."""
-    return observe(bench, lease, Observation.GENERATION)
+    """Load, preprocess, forward, postprocess: a real completion, timed; embeddings of a model without a language head."""
+    reason = headless(bench, lease)
+    if reason is None:
+        return observe(bench, lease, Observation.GENERATION)
+    for check in judging.not_run(Observation.GENERATION, str(Degrees()), reason):
+        if check.check not in (CheckName.MEMORY_PEAK.value,):
+            bench.ledger.put_check(check, lease)
+    return observe(bench, lease, Observation.ENCODING)
+
+
+def tasks_step(bench: Bench, lease: Lease) -> StepReport:
+    """The shipped downstream tasks, answered by target and reference."""
+    reason = headless(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, Observation.TASKS, str(Degrees()), reason)
+    return observe(bench, lease, Observation.TASKS)

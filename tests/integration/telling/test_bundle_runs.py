@@ -47,3 +47,12 @@ def test_sharded_and_unsharded_generation_agree(tmp_path: Path) -> None:
     sharded = output(*torchrun, *arguments, "--tp", "2")
     assert alone.startswith("The capital of France is w")
     assert sharded == alone
+
+
+def test_a_model_without_a_language_head_gives_its_embedding(tmp_path: Path) -> None:
+    model, script = tmp_path / "model", tmp_path / "generate.py"
+    script.write_text(GENERATE_SCRIPT)
+    encoder = MAKE_MODEL.replace("LlamaConfig, LlamaForCausalLM", "LlamaConfig, LlamaModel")
+    output(sys.executable, "-c", encoder.replace("LlamaForCausalLM(", "LlamaModel("), model)
+    values = [float(value) for value in output(sys.executable, script, "--model-dir", model).split()]
+    assert len(values) == 32 and abs(sum(value * value for value in values) - 1.0) < 1e-3

@@ -6,6 +6,7 @@ import pytest
 
 from dayzero.codec import dump, load
 from dayzero.domain.observations import (
+    Divergence,
     GenerationObserved,
     LayerError,
     LayerErrors,
@@ -50,7 +51,7 @@ PARALLEL = ParallelObserved(
 )  # fmt: skip
 GENERATION = GenerationObserved(
     "p", "Paris.", "tok", 5, 3, True, 0, "bfloat16", "eager, cached", 1.0, 0.1, 0.02, 20.0, 1000, None, None, None, None, None,
-    "Paris.", "eager, whole text",
+    "Paris.", "eager, whole text", compared_tokens=3,
 )  # fmt: skip
 
 
@@ -163,9 +164,11 @@ def test_parallel(changed: dict[str, object], verdict: Verdict) -> None:
         ({}, (Verdict.PASS, Verdict.PASS)),
         ({"text": " "}, (Verdict.FAIL, Verdict.PASS)),
         ({"nonfinite_logits": 2}, (Verdict.FAIL, Verdict.PASS)),
-        ({"first_divergence": 1, "divergence_margin": 0.1, "native_noise": 0.1}, (Verdict.PASS, Verdict.PASS)),
-        ({"first_divergence": 1, "divergence_margin": 0.3, "native_noise": 0.1}, (Verdict.PASS, Verdict.FAIL)),
-        ({"first_divergence": 1}, (Verdict.PASS, Verdict.ERROR)),
+        ({"divergences": (Divergence(0, 1, "a", "b", 0.1, 0.1),)}, (Verdict.PASS, Verdict.PASS)),
+        ({"divergences": (Divergence(0, 1, "a", "b", 0.3, 0.1),)}, (Verdict.PASS, Verdict.FAIL)),
+        ({"divergences": (Divergence(0, 1, "a", "b", None, 0.1),)}, (Verdict.PASS, Verdict.ERROR)),
+        ({"compared_tokens": 0}, (Verdict.PASS, Verdict.ERROR)),
+        ({"untokenized": "no tokenizer"}, (Verdict.NOT_RUN, Verdict.PASS)),
         ({"target_path": "same", "reference_path": "same"}, (Verdict.PASS, Verdict.NOT_RUN)),
     ],
 )
@@ -184,9 +187,11 @@ def test_peak_memory_is_judged_by_a_limit_and_by_nothing_else() -> None:
 def test_an_unfinished_run_gives_every_check_and_never_a_pass(observation: Observation, end: RunEnd) -> None:
     result = judge(RunRequest(observation, "cpu"), RunOutcome(end, b"", "why", "", 1.0, 7), load, RunLimits(1.0, 5))
     assert {check.check for check in result.checks} == {name.value for _layer, name in CHECKS_OF[observation]}
-    assert {check.verdict for check in result.checks} <= {Verdict.ERROR, Verdict.FAIL}
+    refused_tasks = (end, observation) == (RunEnd.REFUSED, Observation.TASKS)
+    assert {check.verdict for check in result.checks} <= ({Verdict.NOT_RUN} if refused_tasks else {Verdict.ERROR, Verdict.FAIL})
     failed = [check.check for check in result.checks if check.verdict is Verdict.FAIL]
-    assert failed == (["memory.peak"] if (end, observation) == (RunEnd.OUT_OF_MEMORY, Observation.GENERATION) else [])
+    weighed = end is RunEnd.OUT_OF_MEMORY and observation in (Observation.GENERATION, Observation.ENCODING)
+    assert failed == (["memory.peak"] if weighed else [])
     assert all("why" in check.reason for check in result.checks)
 
 

@@ -3,7 +3,8 @@
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, MEMORY
-MemoryObserved, GENERATION GenerationObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled, BASELINE BaselinesRecorded.
+MemoryObserved, GENERATION GenerationObserved, ENCODING EncodingObserved, TASKS TasksObserved, BRIDGE BridgesObserved,
+UNPICKLE Unpickled, BASELINE BaselinesRecorded.
 A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
@@ -49,6 +50,14 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_generation import observe_generation
 
             return observe_generation(request)
+        case Observation.ENCODING:
+            from dayzero.adapters.runners.observe_encoding import observe_encoding
+
+            return observe_encoding(request)
+        case Observation.TASKS:
+            from dayzero.adapters.runners.observe_tasks import observe_tasks
+
+            return observe_tasks(request)
         case Observation.BRIDGE:
             from dayzero.adapters.runners.observe_bridge import observe_bridge
 

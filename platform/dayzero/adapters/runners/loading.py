@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError, BlockedError
 from dayzero.registry import operator_bridge, operator_plugin, parse_plugin_setting
+from dayzero.stages.structure.language_head import writes_text
 
+NO_TOKENIZER = "the checkpoint has no tokenizer that can be read"
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32, "float64": torch.float64}
 
 
@@ -74,7 +76,8 @@ def load_model(folder: Path, dtype: torch.dtype, attention: str = "eager", exper
     BadInputError: the checkpoint lacks tensors, which the library would draw at random.
     """
     model, told = from_pretrained(folder, dtype, attention, experts)
-    missing = sorted(told["missing_keys"])
+    # An encoder's pooler is no part of what is compared; many checkpoints leave it out.
+    missing = sorted(name for name in told["missing_keys"] if not name.startswith("pooler."))
     if missing:
         raise BadInputError(f"the checkpoint lacks {missing[0]} and {len(missing) - 1} more tensors.", remedy="Fetch it anew.")
     return model.eval().requires_grad_(False)
@@ -93,7 +96,7 @@ def from_pretrained(
         {},
     ):
         try:
-            model, told = AutoModelForCausalLM.from_pretrained(
+            model, told = model_class(config).from_pretrained(
                 folder, use_safetensors=True, output_loading_info=True, **kwargs, **chosen
             )
             return model, told
@@ -104,6 +107,15 @@ def from_pretrained(
     raise AssertionError("the last choice returns or raises")
 
 
+def model_class(config: Any) -> Any:
+    """The library's class for a checkpoint: with a language head only where the publisher's own class has one.
+
+    Asked for a head that a checkpoint lacks, the library draws it at random, and all that is measured then is that.
+    """
+    named = (getattr(config, "architectures", None) or [None])[0]
+    return AutoModelForCausalLM if writes_text(named, causal=is_causal(config)) else AutoModel
+
+
 def shadow(module: Any) -> Any:
     """A copy of the module tree that shares parameters and buffers: it can be patched without touching the original."""
     memo = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
@@ -111,14 +123,19 @@ def shadow(module: Any) -> Any:
 
 
 def tokenizer_of(folder: Path) -> Any | None:
-    """The checkpoint's tokenizer, or None when it has none."""
+    """The checkpoint's tokenizer, or None when it has none that can be read (the log says why)."""
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json")):
         return None
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except (ValueError, OSError, KeyError) as error:
-        print(f"tokenizer: {error}")
+    except Exception as error:  # noqa: BLE001 - the tokenizers library raises bare exceptions for files that are none
+        print(f"tokenizer: {type(error).__name__}: {error}")
         return None
+
+
+def is_causal(config: Any) -> bool:
+    """Whether the configuration's class attends only backwards, as far as the library's mappings tell."""
+    return type(config) in AutoModelForCausalLM._model_mapping and type(config) not in AutoModelForMaskedLM._model_mapping
 
 
 def packaged_text() -> tuple[str, str]:
@@ -136,12 +153,17 @@ def text_tokens(folder: Path, config: Any, text: str, limit: int) -> TokenInput:
     else:
         ids = [byte % max(vocabulary, 1) for byte in text.encode()][:limit]
         source = "bytes of the text modulo the vocabulary: the checkpoint has no tokenizer"
+    check_tokens(ids, vocabulary)
+    return TokenInput(torch.tensor([ids]), source)
+
+
+def check_tokens(ids: list[int], vocabulary: int) -> None:
+    """BadInputError unless there are at least two token ids, all of the vocabulary."""
     if len(ids) < 2 or vocabulary < 2 or max(ids) >= vocabulary:
         raise BadInputError(
             f"{len(ids)} token ids up to {max(ids, default=0)} do not fit a vocabulary of {vocabulary}.",
             remedy="The tokenizer and config.json do not belong together; fetch the model anew.",
         )
-    return TokenInput(torch.tensor([ids]), source)
 
 
 def decoder_layers(model: Any) -> tuple[str, Any]:
@@ -151,7 +173,7 @@ def decoder_layers(model: Any) -> tuple[str, Any]:
         if (
             isinstance(module, torch.nn.ModuleList)
             and len(module) == wanted
-            and name.split(".")[-1] in ("layers", "h", "blocks")
+            and name.split(".")[-1] in ("layers", "h", "blocks", "layer")
         ):
             return name, module
     raise BlockedError("no list of decoder layers was found in the model.", remedy="This architecture needs its own recipe.")

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,10 +15,12 @@ from dayzero.adapters.runners.measuring import cache_of
 from dayzero.adapters.runners.placing import device_for, fetched, on, peak_bytes, placed
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.three_ways import make_target, path_of, reference_dtype
-from dayzero.domain.observations import GenerationObserved
+from dayzero.domain.observations import Divergence, GenerationObserved
 from dayzero.domain.runs import RunRequest
 
 PROMPT = "What is the capital of France?"
+FURTHER = ("Name three colors of the rainbow.", "Why is the sea salty?")
+"""What is compared beside the prompt that is timed."""
 NEW_TOKENS = 24
 
 
@@ -31,6 +34,7 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
     prompt = str(request.options.get("prompt", PROMPT))
     tokenizer = loading.tokenizer_of(folder)
     ids, source = _prompt_ids(folder, config, tokenizer, prompt)
+    further = () if "prompt" in request.options else FURTHER
     device = device_for(request)
     install(request.bridges, device)
     loading_began = time.monotonic()
@@ -40,8 +44,13 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
     with loading.plugins_installed(patched, request):
         new_tokens = loading.option_int(request, "new_tokens", NEW_TOKENS)
         steps = _decode(patched, placed(ids, device), new_tokens, _ends(native))
+        runs = [(ids, steps.tokens)]
+        for text in further:
+            other, _ = _prompt_ids(folder, config, tokenizer, text)
+            runs.append((other, _decode(patched, placed(other, device), new_tokens, _ends(native)).tokens))
     peak = own_peak_bytes()
-    parted = _compare(native, ids, steps.tokens, dtype)
+    parted = [_compare(native, at, tokens, dtype) for at, tokens in runs]
+    first = parted[0].apart[0] if parted[0].apart else None
     tpot = statistics.median(steps.step_s) if steps.step_s else None
     total = steps.ttft_s + sum(steps.step_s)
     return GenerationObserved(
@@ -59,17 +68,27 @@ def observe_generation(request: RunRequest) -> GenerationObserved:
         tpot,
         len(steps.tokens) / total if total > 0 else None,
         peak,
-        parted.position,
-        None if parted.reference is None else _text(tokenizer, [parted.reference]),
-        None if parted.position is None else _text(tokenizer, [steps.tokens[parted.position]]),
-        parted.margin,
-        parted.noise,
-        _text(tokenizer, parted.tokens),
+        first.position if first else None,
+        _text(tokenizer, [first.reference]) if first else None,
+        _text(tokenizer, [first.target]) if first else None,
+        first.margin if first else None,
+        first.noise if first else None,
+        _text(tokenizer, parted[0].tokens),
         f"eager, whole text at once, {path_of(native)}",
         request.custom_operators,
         time.monotonic() - began,
         peak_bytes(device),
         request.device.memory_bytes if request.device else None,
+        len(runs),
+        sum(len(tokens) for _, tokens in runs),
+        tuple(
+            Divergence(
+                prompt, one.position, _text(tokenizer, [one.reference]), _text(tokenizer, [one.target]), one.margin, one.noise
+            )
+            for prompt, run in enumerate(parted)
+            for one in run.apart
+        ),
+        None if tokenizer is not None or "dummy_seed" in request.options else loading.NO_TOKENIZER,
     )
 
 
@@ -80,6 +99,7 @@ def _prompt_ids(folder: Any, config: Any, tokenizer: Any, prompt: str) -> tuple[
         return given.ids, given.source
     text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+    loading.check_tokens(ids[0].tolist(), int(config.get_text_config().vocab_size))
     return ids, f"{type(tokenizer).__name__} and chat template of the checkpoint"
 
 
@@ -132,33 +152,41 @@ def _decode(model: Any, ids: torch.Tensor, new_tokens: int, ends: set[int]) -> _
     return steps
 
 
-class _Parted:
-    """Where the target's tokens leave the reference's."""
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """One position where target and reference take different tokens."""
 
-    def __init__(self) -> None:
-        self.position: int | None = None
-        self.reference: int | None = None
-        self.margin: float | None = None
-        self.noise: float | None = None
-        self.tokens: list[int] = []
+    position: int
+    reference: int
+    target: int
+    margin: float | None
+    noise: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parted:
+    """What the reference says to the target's text: its tokens up to the first that differs, and all that differ."""
+
+    tokens: list[int]
+    apart: list[_Apart]
 
 
 def _compare(native: Any, ids: torch.Tensor, tokens: list[int], dtype: torch.dtype) -> _Parted:
     """The native reference's choices on the target's text; equal until the first that differs, greedy decoding is the same."""
-    parted = _Parted()
     if not tokens:
-        return parted
+        return _Parted([], [])
     whole = torch.cat([ids, torch.tensor([tokens])], dim=1)[:, :-1]
     with torch.no_grad():
         plain = native(whole, use_cache=False).logits[0, ids.shape[1] - 1 :]
     chosen = plain.argmax(-1).tolist()
-    parted.position = next((at for at, (left, right) in enumerate(zip(chosen, tokens, strict=True)) if left != right), None)
-    parted.tokens = chosen if parted.position is None else chosen[: parted.position + 1]
-    if parted.position is None:
-        return parted
-    parted.reference = chosen[parted.position]
-    exact = wide_logits(native, whole, reference_dtype(dtype))[ids.shape[1] - 1 + parted.position]
-    here = plain[parted.position].to(exact.dtype)
-    parted.margin = finite(float(exact.max() - exact[tokens[parted.position]]))
-    parted.noise = finite(float((here - exact).abs().max()))
-    return parted
+    where = [at for at, (left, right) in enumerate(zip(chosen, tokens, strict=True)) if left != right]
+    if not where:
+        return _Parted(chosen, [])
+    exact = wide_logits(native, whole, reference_dtype(dtype))[ids.shape[1] - 1 :]
+    apart = [_apart(at, chosen[at], tokens[at], plain[at], exact[at]) for at in where]
+    return _Parted(chosen[: where[0] + 1], apart)
+
+
+def _apart(position: int, reference: int, target: int, plain: torch.Tensor, exact: torch.Tensor) -> _Apart:
+    margin = finite(float(exact.max() - exact[target]))
+    return _Apart(position, reference, target, margin, finite(float((plain.to(exact.dtype) - exact).abs().max())))

@@ -1,7 +1,9 @@
 """The three runs of a model: higher precision, native dtype, target. Layers are called one by one on given hidden states."""
 
 import copy
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,16 +62,18 @@ def layer_calls(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> Call:
     _, layers = loading.decoder_layers(model)
     first: list[torch.Tensor] = []
     seen: list[dict[str, Any]] = []
+    # Some models pass masks and caches by position.
+    named = list(inspect.signature(layers[0].forward).parameters)[1:]
 
-    def note(hidden_states: torch.Tensor, *_args: Any, **kwargs: Any) -> torch.Tensor:
+    def note(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         first.append(hidden_states)
-        seen.append(kwargs)
+        seen.append({**dict(zip(named, args, strict=False)), **kwargs})
         return hidden_states
 
     for layer in layers:
         layer.forward = note
     try:
-        with torch.no_grad(), in_precision(dtype):
+        with torch.no_grad(), in_precision(dtype), _around_layers(model.base_model, dtype):
             embedded = model.get_input_embeddings()(ids).to(dtype)
             model.base_model(inputs_embeds=embedded, use_cache=False)
     finally:
@@ -80,6 +84,26 @@ def layer_calls(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> Call:
         if kwargs.get("input_ids", ids) is None:
             kwargs["input_ids"] = ids
     return first[0], seen
+
+
+@contextmanager
+def _around_layers(base: Any, dtype: torch.dtype) -> Iterator[None]:
+    """While it lasts, what an encoder adds to its embeddings (positions, segments, a norm) is in that dtype too, and nothing
+    pools what comes out."""
+    whole, pooler = getattr(base, "embeddings", None), getattr(base, "pooler", None)
+    parts = [] if whole is None or isinstance(whole, torch.nn.Embedding) else [one.dtype for one in whole.parameters()]
+    swapped = not all(one is dtype for one in parts)
+    if swapped:
+        base.embeddings = widened(whole, dtype)
+    if pooler is not None:
+        base.pooler = None
+    try:
+        yield
+    finally:
+        if swapped:
+            base.embeddings = whole
+        if pooler is not None:
+            base.pooler = pooler
 
 
 def run_layer(layer: Callable[..., Any], hidden: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:

@@ -1,13 +1,14 @@
 """The script that a bundle for torch runs; it is the same text for every model, so that no name can get into it."""
 
 GENERATE_SCRIPT = '''\
-"""Generates from a model folder under torchrun, sharded as asked. Rank 0 prints the text."""
+"""Generates from a model folder under torchrun, sharded as asked. Rank 0 prints the text, or the embedding of a model without
+a language head (the mean over tokens, normalised)."""
 
 import argparse
 import os
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 
 def arguments() -> argparse.Namespace:
@@ -32,8 +33,26 @@ def sizes(asked: argparse.Namespace) -> dict[str, object]:
     return {"distributed_config": DistributedConfig(**parts, **({"tp_plan": "auto"} if asked.tp > 1 else {}))}
 
 
+def writes_text(model_dir: str) -> bool:
+    """Whether the named class has a language head; the library would draw one at random for those that have none."""
+    named = (AutoConfig.from_pretrained(model_dir, local_files_only=True).architectures or ["ForCausalLM"])[0]
+    return named.endswith("LMHeadModel") or not named.endswith(("Model", "ForMaskedLM"))
+
+
+def embed(asked: argparse.Namespace) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(asked.model_dir, local_files_only=True)
+    model = AutoModel.from_pretrained(asked.model_dir, dtype=getattr(torch, asked.dtype), local_files_only=True).eval()
+    with torch.inference_mode():
+        hidden = model(**tokenizer(asked.prompt, return_tensors="pt")).last_hidden_state
+    values = torch.nn.functional.normalize(hidden.mean(1).float(), dim=-1)[0].tolist()
+    print(" ".join(f"{value:.6f}" for value in values))
+
+
 def main() -> None:
     asked = arguments()
+    if not writes_text(asked.model_dir):
+        embed(asked)
+        return
     tokenizer = AutoTokenizer.from_pretrained(asked.model_dir, local_files_only=True)
     dtype = getattr(torch, asked.dtype)
     model = AutoModelForCausalLM.from_pretrained(

@@ -16,16 +16,20 @@ from dayzero.domain.observations import (
     OperatorErrors,
     PerplexityObserved,
 )
+from dayzero.domain.observed_encoding import EncodingObserved
 from dayzero.domain.observed_parallel import ParallelObserved
+from dayzero.domain.observed_tasks import TasksObserved
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError
+from dayzero.stages.judging import encodings as judging_encodings
 from dayzero.stages.judging import models as judging_models
 from dayzero.stages.judging import operators as judging_operators
 from dayzero.stages.judging import parallel as judging_parallel
 from dayzero.stages.judging import parts as judging_parts
 from dayzero.stages.judging import runs as judging_runs
 from dayzero.stages.judging import sampled as judging_sampled
+from dayzero.stages.judging.tasks import tasks_check
 
 METHOD = "three-way-1"
 """Version of the method; a change of limits or of what is compared is a new one."""
@@ -48,6 +52,12 @@ CHECKS_OF = {
         (CheckLayer.END_TO_END, CheckName.REFERENCE_TEXT),
         (CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_PEAK),
     ),
+    Observation.ENCODING: (
+        (CheckLayer.PRECISION, CheckName.MODEL_EMBEDDINGS),
+        (CheckLayer.END_TO_END, CheckName.EMBEDDING),
+        (CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_PEAK),
+    ),
+    Observation.TASKS: ((CheckLayer.END_TO_END, CheckName.TASKS),),
 }
 """Which checks each observation decides."""
 
@@ -117,6 +127,11 @@ def _completed(
         case Observation.PARALLEL:
             parallel = load(ParallelObserved, outcome.document)
             return Judged(*judging_parallel.parallel_checks(parallel, rung, evidence))
+        case Observation.ENCODING:
+            return _encoded(load(EncodingObserved, outcome.document), outcome, limits, rung, evidence)
+        case Observation.TASKS:
+            check, measurements = tasks_check(load(TasksObserved, outcome.document), rung, evidence)
+            return Judged((check,), measurements)
         case _:
             generated = load(GenerationObserved, outcome.document)
             peak = max(generated.peak_rss_bytes, outcome.peak_rss_bytes or 0)
@@ -129,10 +144,29 @@ def _completed(
             return Judged(checks, judging_runs.generation_measurements(generated, peak, rung), (), generated.text)
 
 
+def _encoded(
+    observed: EncodingObserved, outcome: RunOutcome, limits: RunLimits | None, rung: str, evidence: tuple[str, ...]
+) -> Judged:
+    peak, weighed = max(observed.peak_rss_bytes, outcome.peak_rss_bytes or 0), limits
+    measured = peak
+    if observed.device_peak_bytes is not None:
+        measured = observed.device_peak_bytes
+        weighed = None if observed.device_limit_bytes is None else RunLimits(0.0, observed.device_limit_bytes)
+    checks = (
+        judging_encodings.embeddings_check(observed, rung, evidence),
+        judging_encodings.embedding_end_check(observed, rung, evidence),
+        judging_runs.peak_check(measured, weighed, rung, evidence),
+    )
+    return Judged(checks, judging_encodings.encoding_measurements(observed, peak, rung))
+
+
 def _unfinished(
     request: RunRequest, outcome: RunOutcome, limits: RunLimits | None, rung: str, evidence: tuple[str, ...]
 ) -> tuple[Check, ...]:
     """A crash, hang or refusal measured nothing: error. Out of memory is a measured failure where the peak is judged."""
+    if request.observation is Observation.TASKS and outcome.end is RunEnd.REFUSED:
+        # What tasks need beside the model (the harness, a tokenizer) is nobody's duty: without it nothing was tried.
+        return _all(request, rung, Verdict.NOT_RUN, outcome.reason, evidence)
     reason = f"{request.observation.value} run {outcome.end.value.replace('_', ' ')}: {outcome.reason}"
     checks = _all(request, rung, Verdict.ERROR, reason, evidence)
     if outcome.end is not RunEnd.OUT_OF_MEMORY or all(check.check != CheckName.MEMORY_PEAK for check in checks):

@@ -1,15 +1,22 @@
 """Verdicts on generation from text to text, and on the memory it took."""
 
-from dayzero.domain.observations import CheckName, GenerationObserved
+import math
+
+from dayzero.domain.observations import CheckName, Divergence, GenerationObserved
 from dayzero.domain.runs import RunLimits
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Verdict
-from dayzero.stages.precision import limits as precision
+
+BOTH_LOGITS = 2.0
+"""A preference is a difference of two logits, and each may be off by the native error."""
 
 
 def generation_check(observed: GenerationObserved, rung: str, evidence: tuple[str, ...] = ()) -> Check:
     """A prompt went in and a completion came out, with finite logits all the way."""
     if observed.nonfinite_logits:
         verdict, reason = Verdict.FAIL, f"{observed.nonfinite_logits} logits are NaN or infinite"
+    elif observed.untokenized is not None:
+        verdict = Verdict.NOT_RUN
+        reason = f"{observed.untokenized}: text can neither go in nor come out; {observed.new_tokens} bare tokens came out"
     elif observed.new_tokens < 1 or not observed.text.strip():
         verdict, reason = Verdict.FAIL, f"{observed.new_tokens} tokens came out, and no text"
     else:
@@ -38,22 +45,10 @@ def generation_check(observed: GenerationObserved, rung: str, evidence: tuple[st
 
 
 def reference_text_check(observed: GenerationObserved, rung: str, evidence: tuple[str, ...] = ()) -> Check:
-    """The target's greedy tokens are the reference's, up to a position where the reference itself is undecided."""
-    noise = precision.FACTOR_MEAN * (observed.native_noise or 0.0)
-    if observed.target_path == observed.reference_path:
-        verdict, reason = Verdict.NOT_RUN, "the target ran the reference's own path"
-    elif observed.new_tokens < 1:
-        verdict, reason = Verdict.ERROR, "no token came out to be compared"
-    elif observed.first_divergence is None:
-        verdict, reason = Verdict.PASS, f"all {observed.new_tokens} greedy tokens are the reference's"
-    elif observed.divergence_margin is None or observed.native_noise is None:
-        verdict, reason = Verdict.ERROR, "the reference's logits are not finite where the texts part"
-    else:
-        where = f"token {observed.first_divergence}: {observed.target_token!r} for {observed.reference_token!r}"
-        margin = f"the reference prefers its own by {observed.divergence_margin:.3g}, its noise there is {noise:.3g}"
-        within = observed.divergence_margin <= noise
-        verdict = Verdict.PASS if within else Verdict.FAIL
-        reason = f"the texts part at {where}; {margin}"
+    """Each of the target's greedy tokens is the reference's, given the same text so far, or one between which and its own the
+    reference is undecided: it prefers its own by no more than both logits may be off, which is twice its native error there."""
+    worst = max(observed.divergences, key=_beyond, default=None)
+    verdict, reason = _text_verdict(observed, worst)
     return Check(
         CheckLayer.END_TO_END,
         CheckName.REFERENCE_TEXT.value,
@@ -61,12 +56,49 @@ def reference_text_check(observed: GenerationObserved, rung: str, evidence: tupl
         verdict,
         Grade.MEASURED,
         reason,
-        measured=observed.divergence_margin,
-        tolerance=None if observed.native_noise is None else noise,
+        measured=worst.margin if worst else None,
+        tolerance=None if worst is None or worst.noise is None else BOTH_LOGITS * worst.noise,
         unit="logits",
-        n=observed.new_tokens,
+        n=observed.compared_tokens,
         evidence=evidence,
-        numbers={"first_divergence": observed.first_divergence, "reference_path": observed.reference_path},
+        numbers={
+            "prompts": observed.prompts,
+            "divergences": len(observed.divergences),
+            "unexplained": sum(_beyond(one) > 0 for one in observed.divergences),
+            "first_divergence": observed.first_divergence,
+            "reference_path": observed.reference_path,
+        },
+    )
+
+
+def _beyond(one: Divergence) -> float:
+    """By how much the reference's preference exceeds what its own error explains; infinite where either is not finite."""
+    if one.margin is None or one.noise is None:
+        return math.inf
+    return one.margin - BOTH_LOGITS * one.noise
+
+
+def _text_verdict(observed: GenerationObserved, worst: Divergence | None) -> tuple[Verdict, str]:
+    if observed.target_path == observed.reference_path:
+        return Verdict.NOT_RUN, "the target ran the reference's own path"
+    if observed.compared_tokens < 1:
+        return Verdict.ERROR, "no token came out to be compared"
+    of = f"{observed.compared_tokens} greedy tokens of {observed.prompts} prompts"
+    if worst is None:
+        return Verdict.PASS, f"all {of} are the reference's"
+    if worst.margin is None or worst.noise is None:
+        return Verdict.ERROR, f"the reference's logits are not finite at token {worst.position}, where the texts part"
+    noise = BOTH_LOGITS * worst.noise
+    if worst.margin > noise:
+        count = sum(_beyond(one) > 0 for one in observed.divergences)
+        return Verdict.FAIL, (
+            f"at token {worst.position} of prompt {worst.prompt + 1} the target says {worst.target_token!r} for "
+            f"{worst.reference_token!r}, which the reference prefers by {worst.margin:.3g}: its own error explains {noise:.3g} "
+            f"({count} of {of})"
+        )
+    return Verdict.PASS, (
+        f"{len(observed.divergences)} of {of} differ, each where the reference is undecided: at most it prefers its own by "
+        f"{worst.margin:.3g}, and its own error explains {noise:.3g}"
     )
 
 
