@@ -7,6 +7,7 @@ from dayzero.domain.architecture import Quantization
 from dayzero.domain.conversion import Conversion, ConversionKind, ConversionPlan, NewTensor, WeightFormat
 from dayzero.domain.tensors import CheckpointIndex, TensorHeader
 from dayzero.errors import BadInputError
+from dayzero.stages.layout.scales import scale_of, without_scale
 from dayzero.stages.parameters.weights import BLOCK
 
 MX_BLOCK = 32
@@ -67,6 +68,12 @@ def _unpacked(tensors: _Tensors, quantization: Quantization | None) -> tuple[dic
         for one, used in read(tensors, quantization):
             made[one.values.name] = one
             taken |= used
+    bare = without_scale(tensors.values())
+    if bare:
+        raise BadInputError(
+            f"{bare[0]} is in 8-bit floats and has no scale beside it: its values cannot be known.",
+            remedy="Fetch the model again; where its publisher left the scales out, take another release.",
+        )
     left = next((tensor for tensor in tensors.values() if tensor.name not in taken and _is_packed(tensor)), None)
     if left is not None:
         method = quantization.method if quantization else "unnamed"
@@ -92,9 +99,10 @@ def _from_fp8(tensors: _Tensors, quantization: Quantization | None) -> Iterator[
     for name, tensor in tensors.items():
         if tensor.dtype != "F8_E4M3" or len(tensor.shape) < 2:
             continue
-        scales = next((tensors[name + end] for end in ("_scale_inv", "_scale") if name + end in tensors), None)
-        if scales is None:
+        named = scale_of(name, tensors)
+        if named is None:
             continue
+        scales = tensors[named]
         grid = (*tensor.shape[:-2], -(-tensor.shape[-2] // block[0]), -(-tensor.shape[-1] // block[1]))
         _require(scales.shape == grid, scales, f"{list(grid)} of blocks of {block[0]} × {block[1]} for {name}")
         _require(scales.dtype in ("F32", "BF16", "F8_E8M0", "U8"), scales, "scales in F32, BF16 or E8M0")

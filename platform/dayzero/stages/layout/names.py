@@ -55,7 +55,8 @@ _LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h)\.(\d{1,6})\.(.+)$")
 _EXPERT = re.compile(r"(^|\.)experts\.(\d{1,7})\.")
 _PREDICTION = re.compile(r"(?:^|\.)(?:mtp\w*|nextn\w*)\.")
 _SCALES = (
-    "weight_scale_inv", "weight_scale_2", "weight_scale", "weight_global_scale", "input_global_scale", "input_scale",
+    "weight_scale_inv", "weight_scale_2", "weight_scale", "scale_weight", "scale_input", "weight_global_scale",
+    "input_global_scale", "input_scale",
     "activation_scale", "weight_zero_point", "weight_shape", "weight_g_idx", "g_idx", "qzeros", "scales", "biases", "k_scale",
     "v_scale", "q_scale", "scale",
 )  # fmt: skip

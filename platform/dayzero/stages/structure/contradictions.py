@@ -7,7 +7,8 @@ from dayzero.domain.architecture import ModelSpec, Rotary
 from dayzero.domain.canonical import Numbers
 from dayzero.domain.findings import Finding, Severity
 from dayzero.domain.tensors import CheckpointIndex
-from dayzero.stages.layout.names import Leaf, Part, place_of
+from dayzero.stages.layout.names import Part, place_of
+from dayzero.stages.layout.scales import eight_bit_floats, without_scale
 
 
 def contradictions(spec: ModelSpec, index: CheckpointIndex | None) -> Iterator[Finding]:
@@ -59,15 +60,8 @@ def _experts(spec: ModelSpec, experts: Mapping[int, Mapping[int, str]]) -> Itera
 
 
 def _scales(spec: ModelSpec, index: CheckpointIndex) -> Iterator[Finding]:
-    scaled: set[str] = set()
-    eights: list[str] = []
-    for header in index.tensors:
-        place = place_of(header.name, None)
-        if place.leaf is Leaf.SCALE:
-            scaled.add(header.name.rpartition(".")[0])
-        elif header.dtype.startswith("F8_E4M3") or header.dtype == "F8_E5M2":
-            eights.append(header.name)
-    bare = [name for name in eights if name.rpartition(".")[0] not in scaled]
+    eights = eight_bit_floats(index.tensors)
+    bare = without_scale(index.tensors)
     if bare:
         message = f"{len(bare)} of {len(eights)} tensors in 8-bit floats have no scale beside them: {_some(bare)}"
         yield _error("weights.no_scale", bare[0], message, bare, {"without": len(bare), "of": len(eights)})
