@@ -42,6 +42,6 @@ def _verify(bench: Bench, adaptation_id: str, attempt: int) -> State[Any]:
             f"attempt {attempt} of {adaptation.model} on {adaptation.platform} is over (it stands at {adaptation.attempt})."
         )
     lease = Lease(adaptation_id, attempt, adaptation.claimant)
-    run_steps(bench, lease, adaptation, app.steps_for(adaptation.purpose, Place.PLATFORM))
+    run_steps(bench, lease, adaptation, app.steps_for(adaptation.purpose, Place.PLATFORM, adaptation.mode))
     entry = entry_of(bench, lease)
     return prefect_state(ending(adaptation.purpose, AdaptationState.DONE, entry.correctness), entry.reason)

@@ -27,6 +27,7 @@ from .hubs import store_of as store_of
 from .local import LocalWork as LocalWork
 from .local import knows_architecture as knows_architecture
 from .local import local_work as local_work
+from .local import policy_from as policy_from
 from .local import source_location as source_location
 from .needed import operators_of as operators_of
 from .planes import Plane as Plane
@@ -74,6 +75,7 @@ from .work import library_steps as library_steps
 from .work import poll_once as poll_once
 from .work import reconcile_once as reconcile_once
 from .work import run_step as run_step
+from .work import steps_before_checks as steps_before_checks
 from .work import steps_for as steps_for
 from .work import stop as stop
 from .work import verification_steps as verification_steps

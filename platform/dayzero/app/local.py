@@ -11,12 +11,14 @@ from dayzero.adapters.store.memory_ledger import MemoryLedger
 from dayzero.adapters.trace.known import known_architecture, library_name
 from dayzero.app.benches import bench_on, known_platform
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import HubKind, Release, model_name
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError
 from dayzero.ports.running import Tracer
 from dayzero.settings import Settings
 from dayzero.steps.contract import Bench
+from dayzero.steps.sensitive import read_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,9 @@ class LocalWork:
     release: Release
 
 
-def local_work(settings: Settings, model: str, platform: str, tracer: Tracer | None = None) -> LocalWork:
+def local_work(
+    settings: Settings, model: str, platform: str, tracer: Tracer | None = None, mode: Mode = Mode.INFERENCE
+) -> LocalWork:
     """Take up a model for one command, with a tracer that was started before where there is one."""
     ref = parse_model_ref(model)
     release = resolve(ref, settings)
@@ -41,7 +45,7 @@ def local_work(settings: Settings, model: str, platform: str, tracer: Tracer | N
         content_id=release.content_id,
         model=model_name(release),
         platform=profile.slug,
-        mode=Mode.INFERENCE,
+        mode=mode,
         state=AdaptationState.REQUESTED,
         attempt=0,
         requested_at=clock.now(),
@@ -70,3 +74,11 @@ def source_location(settings: Settings, source: str, location: str | None) -> tu
         f"source {source} {location or ''} cannot be watched.",
         remedy="Write hf, dir:FOLDER for a folder that is there, or pypi:PACKAGE.",
     )
+
+
+def policy_from(path: Path) -> PrecisionPolicy:
+    """The precision policy in a file; BadInputError when it is not there or none."""
+    try:
+        return read_policy(path.read_bytes(), str(path))
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}.", remedy="Name a policy's file.") from error

@@ -9,6 +9,7 @@ from dayzero.app.hubs import hub_of
 from dayzero.app.planes import Plane, control_bench
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.reports import StepReport
+from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.running import Orchestrator
@@ -20,9 +21,9 @@ HEARTBEAT_S = 5.0
 DELIVERY_BATCH = 50
 
 
-def steps_for(purpose: Purpose, place: Place) -> tuple[Step, ...]:
-    """The steps of a purpose that run at a place, in order."""
-    return tuple(step for step in pipeline.STEPS[purpose] if step.place is place)
+def steps_for(purpose: Purpose, place: Place, mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
+    """The steps of a purpose in that mode that run at a place, in order."""
+    return tuple(step for step in pipeline.steps_of(purpose, mode) if step.place is place)
 
 
 def run_step(bench: Bench, lease: Lease, step: Step) -> StepReport:
@@ -132,10 +133,10 @@ def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.De
     return telling.deliver_due(plane.outbox, ChosenNotifier(), plane.clock)
 
 
-def verification_steps(names: tuple[str, ...]) -> tuple[Step, ...]:
+def verification_steps(names: tuple[str, ...], mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
     """The steps of one `verify`: all, or those needed for the named ones; BadInputError lists what can be asked for."""
-    everything = [step for step in pipeline.STEPS[Purpose.ADAPT] if step.place is not Place.PUBLISH]
-    checks = {step.name for step in pipeline.OBSERVING}
+    everything = [step for step in pipeline.steps_of(Purpose.ADAPT, mode) if step.place is not Place.PUBLISH]
+    checks = {step.name for step in pipeline.OBSERVING if step in everything}
     unknown = sorted(set(names) - checks)
     if unknown:
         raise BadInputError(f"no check is called {unknown[0]}.", remedy="Known ones: " + ", ".join(sorted(checks)) + ".")
@@ -146,3 +147,10 @@ def library_steps() -> tuple[Step, ...]:
     """The steps of one `verify --engine`: the checkpoint on this disk, then the library's own ranks."""
     wanted = ("fetch", "parallel")
     return tuple(step for step in pipeline.STEPS[Purpose.ADAPT] if step.name in wanted)
+
+
+def steps_before_checks() -> tuple[Step, ...]:
+    """The steps that bring a model to the platform, without any check."""
+    return tuple(
+        step for step in pipeline.steps_of(Purpose.ADAPT) if step.place is not Place.PUBLISH and step not in pipeline.OBSERVING
+    )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dayzero.domain.planning import Degrees
+from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ Platform = Annotated[str, typer.Option("--platform", "-p", help="Platform slug; 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices to plan for (default: DAYZERO_CPU_DEVICES).")]
 Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
+ForMode = Annotated[Mode, typer.Option("--mode", help="What the model is adapted for.")]
 
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve a large transfer beforehand.")]

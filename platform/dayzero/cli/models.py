@@ -7,14 +7,18 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
+from dayzero.cli.arguments import Degree, Devices, ForMode, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table
+from dayzero.codec import dump
 from dayzero.domain.adaptation import Lease
+from dayzero.domain.canonical import plain
 from dayzero.domain.shards import Integrity
+from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError
 from dayzero.settings import load_settings
 from dayzero.stages.structure.document import inspect_document
 from dayzero.steps import concluding, prestaging, shards, weights
+from dayzero.steps import sensitive as precision
 from dayzero.steps.contract import LIBRARIES, OWN_ENGINE, Bench
 from dayzero.steps.documents import (
     adapt_document,
@@ -100,6 +104,13 @@ def verify(
     ] = None,
     served: Annotated[str | None, typer.Option("--model", help="With --endpoint: the name it serves the model by.")] = None,
     check: Annotated[list[str] | None, typer.Option("--check", help="Only these: operators, layers, perplexity, …")] = None,
+    mode: ForMode = Mode.INFERENCE,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Precision policy that the target's modules follow.")] = None,
+    sensitive: Annotated[
+        str | None,
+        typer.Option("--sensitive", help="Find the modules that must keep their precision under int8, fp8_e4m3 or native."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="File for the policy that --sensitive finds.")] = None,
     devices: Devices = None,
     tp: Degree = None,
     pp: Degree = None,
@@ -127,12 +138,15 @@ def verify(
         raise BadInputError("verify needs a model and a platform.", remedy="Give MODEL and --platform, or --endpoint URL.")
     degrees = degrees_of(tp, pp, ep, dp)
     settings = sized(devices, degrees)
-    work = app.local_work(settings, model, platform)
-    bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine)
+    work = app.local_work(settings, model, platform, mode=mode)
+    followed = None if policy is None else app.policy_from(policy)
+    bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine, policy=followed)
     app.tell(settings, work)
     if engine != OWN_ENGINE:
         _verify_library(bench, work.lease, json)
-    for step in app.verification_steps(tuple(check or ())):
+    if sensitive is not None:
+        raise typer.Exit(_find_sensitive(bench, work.lease, sensitive, out, json))
+    for step in app.verification_steps(tuple(check or ()), mode):
         report = app.run_step(bench, work.lease, step)
         if not json:
             print_table(f"{report.step}: {report.headline}", report.table, notes=report.notes)
@@ -160,16 +174,34 @@ def _verify_library(bench: Bench, lease: Lease, json: bool) -> None:
     raise typer.Exit(exit_code_of_checks(checks))
 
 
+def _find_sensitive(bench: Bench, lease: Lease, scheme: str, out: Path | None, json: bool) -> int:
+    """Search, show, and write the policy; the exit code."""
+    for step in app.steps_before_checks():
+        app.run_step(bench, lease, step)
+    searched = precision.find_sensitive(bench, lease, scheme)
+    report = precision.sensitive_report(searched)
+    found = searched.observed
+    if out is not None and found.policy is not None:
+        out.write_bytes(dump(found.policy))
+    if json:
+        print_document({"schema": "dayzero.sensitive/1", "sensitive": plain(found)})
+    else:
+        print_table(report.headline, report.table)
+    return 0 if found.policy is not None else 1
+
+
 def adapt(
     model: Model,
     platform: Platform,
     no_server: Annotated[bool, typer.Option("--no-server", help="Run everything in this process.")] = False,
+    mode: ForMode = Mode.INFERENCE,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
     """The whole pipeline for one model, recorded in the database; with servers, `dayzero up` does the work."""
     settings = load_settings(**({"approve_below_bytes": _ANY_BYTES} if yes else {}))
-    outcome = app.adapt_here(settings, model, platform) if no_server else app.adapt_by_motor(settings, model, platform)
+    run = app.adapt_here if no_server else app.adapt_by_motor
+    outcome = run(settings, model, platform, mode)
     if json:
         print_document(adapt_document(outcome))
     else:

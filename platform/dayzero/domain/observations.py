@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dayzero.domain.observed_logits import LogitAgreement
 from dayzero.domain.observed_source import WeightSource
 from dayzero.domain.planning import Degrees
 from dayzero.domain.sampling import CallFact, CallSamples
@@ -27,6 +28,12 @@ class CheckName(StrEnum):
     EMBEDDING = "end_to_end.embedding"
     MODEL_EMBEDDINGS = "model.embeddings"
     TASKS = "application.tasks"
+    FINE_TUNE_TRAINING = "fine_tune.training"
+    FINE_TUNE_LORA = "fine_tune.lora"
+    MODEL_LOGITS = "model.logits"
+    CACHE_FP8_TENSOR = "cache.fp8_e4m3_tensor"
+    CACHE_FP8_HEAD = "cache.fp8_e4m3_head"
+    CACHE_INT8_HEAD = "cache.int8_head"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +154,7 @@ class PerplexityObserved:
 
     `difference_*` is the paired difference target minus native per token, with its standard error; `kl_*` the mean KL
     divergence from the higher precision; `top1_agreement` the share of positions whose likeliest token is the same.
+    `nll_standard_error` is that of the target's likelihoods over tokens.
     """
 
     text: str
@@ -168,6 +176,8 @@ class PerplexityObserved:
     observed_s: float = 0.0
     source: WeightSource | None = None
     baseline: str | None = None
+    nll_standard_error: float | None = None
+    agreement: tuple[LogitAgreement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from dayzero.domain.bridges import GapTask, Recipe
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import Device
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.sampling import CallFact
 
 
@@ -23,6 +24,9 @@ class Observation(StrEnum):
     GENERATION = "generation"
     ENCODING = "encoding"
     TASKS = "tasks"
+    TRAINING = "training"
+    CACHES = "caches"
+    SENSITIVE = "sensitive"
     BRIDGE = "bridge"
     UNPICKLE = "unpickle"
     BASELINE = "baseline"
@@ -35,6 +39,8 @@ class RunRequest:
     `degrees` and `shards_dir` are for parallel runs; `options` are further scalars by name (seed, tokens …). `device` is
     where the target runs (None: on the host); references always run on the host. `bridges` stand in for operators that the
     platform lacks; `gap` is what a bridge is looked for (BRIDGE alone); `known_calls` need not be run on drawn inputs again.
+    `policy` says in which precision the target's modules
+    compute (None: all in the native dtype).
     """
 
     observation: Observation
@@ -49,6 +55,7 @@ class RunRequest:
     bridges: tuple[Recipe, ...] = ()
     gap: GapTask | None = None
     known_calls: tuple[CallFact, ...] = ()
+    policy: PrecisionPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,13 @@ from dayzero.domain.adaptation import Lease
 from dayzero.domain.bridges import Bridge
 from dayzero.domain.planning import Degrees, PlanRequest
 from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.transfers import TransferEstimate
+from dayzero.domain.verdict import Mode
 from dayzero.domain.vouching import Witness
 from dayzero.errors import BlockedError
 from dayzero.ports.conversion import Conversions
@@ -56,7 +58,8 @@ class Bench:
     `work_dir` is this host's own disk; full copies of checkpoints lie under `models_dir` (None: in `work_dir`); `degrees` asks
     for one plan instead of the best, `request` for one that serves a workload; `any_devices` lets a plan that does not fit on
     `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
-    `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges once they are known,
+    `tiny_bytes` of weights on each rank is not run for its memory; `policy` says in which
+    precision the targets' modules compute; `settled` keeps an attempt's bridges once they are known,
     for every observation runs with them.
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
@@ -95,6 +98,7 @@ class Bench:
     tiny_bytes: int = TINY_BYTES
     stacks: Stacks | None = None
     engine: str = OWN_ENGINE
+    policy: PrecisionPolicy | None = None
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
 
 
@@ -109,9 +113,10 @@ StepFunction = Callable[[Bench, Lease], StepReport]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A named step of the pipeline and where it runs."""
+    """A named step of the pipeline, where it runs, and the one mode that it belongs to (None: every mode)."""
 
     name: str
     title: str
     place: Place
     run: StepFunction
+    mode: Mode | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from dayzero.domain.adaptation import Purpose
+from dayzero.domain.verdict import Mode
 from dayzero.steps import (
     bridging,
     climbing,
@@ -18,7 +19,7 @@ from dayzero.steps import (
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
-__all__ = ["OBSERVING", "STEPS", "Outcome", "conclude", "stop"]
+__all__ = ["OBSERVING", "STEPS", "Outcome", "conclude", "steps_of", "stop"]
 
 PRESTAGING = (
     Step("structure", "Structure", Place.CONTROL, prestaging.structure_step),
@@ -44,6 +45,8 @@ OBSERVING = (
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),
     Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
     Step("tasks", "Downstream tasks", Place.PLATFORM, verifying.tasks_step),
+    Step("caches", "Caches in 8 bits", Place.PLATFORM, verifying.caches_step),
+    Step("training", "Fine-tune, three ways", Place.PLATFORM, verifying.training_step, Mode.FINE_TUNE),
 )
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {
@@ -60,3 +63,8 @@ STEPS: Mapping[Purpose, tuple[Step, ...]] = {
         Step("image", "Image", Place.PUBLISH, publishing.image_step),
     ),
 }
+
+
+def steps_of(purpose: Purpose, mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
+    """The steps of a purpose in that mode, in order."""
+    return tuple(step for step in STEPS[purpose] if step.mode in (None, mode))

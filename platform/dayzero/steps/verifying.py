@@ -52,6 +52,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         },
         device=subject.profile.device,
         bridges=recipes_of(settled_bridges(bench, lease)),
+        policy=bench.policy,
     )
 
 
@@ -169,6 +170,14 @@ def headless(bench: Bench, lease: Lease) -> str | None:
     return None if writes_text(spec.architecture, causal=causal) else without_head(spec.architecture)
 
 
+def _of_text(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
+    """An observation that needs a language head; not run, and why, for a model without one."""
+    reason = headless(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, observation, str(Degrees()), reason)
+    return observe(bench, lease, observation)
+
+
 def layers_step(bench: Bench, lease: Lease) -> StepReport:
     """Each layer three ways."""
     return observe(bench, lease, Observation.LAYERS)
@@ -176,10 +185,17 @@ def layers_step(bench: Bench, lease: Lease) -> StepReport:
 
 def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
     """Perplexity of the packaged text; a model without a language head has none."""
-    reason = headless(bench, lease)
-    if reason is not None:
-        return not_applicable(bench, lease, Observation.PERPLEXITY, str(Degrees()), reason)
-    return observe(bench, lease, Observation.PERPLEXITY)
+    return _of_text(bench, lease, Observation.PERPLEXITY)
+
+
+def caches_step(bench: Bench, lease: Lease) -> StepReport:
+    """Caches in 8 bits against the native one."""
+    return _of_text(bench, lease, Observation.CACHES)
+
+
+def training_step(bench: Bench, lease: Lease) -> StepReport:
+    """A few steps of a fine-tune, full and with adapters, and the backward of every layer."""
+    return _of_text(bench, lease, Observation.TRAINING)
 
 
 def generation_step(bench: Bench, lease: Lease) -> StepReport:
@@ -195,7 +211,4 @@ def generation_step(bench: Bench, lease: Lease) -> StepReport:
 
 def tasks_step(bench: Bench, lease: Lease) -> StepReport:
     """The shipped downstream tasks, answered by target and reference."""
-    reason = headless(bench, lease)
-    if reason is not None:
-        return not_applicable(bench, lease, Observation.TASKS, str(Degrees()), reason)
-    return observe(bench, lease, Observation.TASKS)
+    return _of_text(bench, lease, Observation.TASKS)

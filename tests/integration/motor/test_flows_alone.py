@@ -54,7 +54,7 @@ def requested(plane: app.Plane, stage: ReleaseStage, purpose: Purpose) -> Adapta
 
 def with_step(monkeypatch: pytest.MonkeyPatch, place: Place, run: StepFunction) -> None:
     made = (Step("one", "One", place, run),)
-    monkeypatch.setattr(app, "steps_for", lambda purpose, asked: made if asked is place else ())
+    monkeypatch.setattr(app, "steps_for", lambda purpose, asked, mode=None: made if asked is place else ())
 
 
 def on_this_bench(monkeypatch: pytest.MonkeyPatch, plane: app.Plane) -> None:

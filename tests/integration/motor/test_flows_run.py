@@ -50,7 +50,7 @@ def requested(settings: Settings) -> Adaptation:
 
 def with_steps(monkeypatch: pytest.MonkeyPatch, **steps: StepFunction) -> None:
     made = tuple(Step(name, name.title(), Place.CONTROL, run) for name, run in steps.items())
-    monkeypatch.setattr(app, "steps_for", lambda purpose, place: made if place is Place.CONTROL else ())
+    monkeypatch.setattr(app, "steps_for", lambda purpose, place, mode=None: made if place is Place.CONTROL else ())
 
 
 def standing(settings: Settings, adaptation_id: str) -> tuple[Adaptation, list[str]]:

@@ -13,10 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dayzero.codec import load
 from dayzero.domain.entry import CompatibilityEntry, EntryKey
 from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport
 from dayzero.domain.planning import Degrees, Workload
 from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.domain.precision_policy import PrecisionPolicy, Promotion
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.shards import ShardFile, ShardManifest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Mode, Verdict, VerificationReport
@@ -67,11 +69,12 @@ def render(
     words: str = "x",
     *,
     planned: tuple[PlatformProfile, PlanReport] | None = None,
+    policy: PrecisionPolicy | None = None,
 ) -> dict[str, BundleFile]:
     profile, plan = planned or (None, PLAN)
     spec = structure(DENSE) if planned else None
     files = render_bundle(entry_for(key, words), spec=spec, plan=plan, manifest=MANIFEST, release=release, stack=STACK,
-                          profile=profile)  # fmt: skip
+                          profile=profile, policy=policy)  # fmt: skip
     assert list(files) == sorted(files, key=lambda file: file.path)
     return {file.path: file for file in files}
 
@@ -263,3 +266,12 @@ def test_unknown_things_are_said_to_be_unknown() -> None:
     assert "| parameters | unknown |" in files["README.md"]
     assert files["requirements.txt"] == ""
     assert "None." in files["performance.md"]
+
+
+def test_a_precision_policy_comes_with_the_script_that_follows_it() -> None:
+    policy = PrecisionPolicy("int8", (Promotion("model.layers.1.mlp.down_proj", 0.4),))
+    files = render(policy=policy)
+    assert load(PrecisionPolicy, files["precision_policy.json"].text) == policy
+    compile(files["precision.py"].text, "precision.py", "exec")
+    assert "precision.py precision_policy.json" in files["Dockerfile"].text
+    assert "precision.py" not in render()

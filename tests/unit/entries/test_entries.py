@@ -249,7 +249,7 @@ def test_image_serving_and_fine_tune_are_columns_of_their_own(name: str) -> None
     entry = derive((*checks(ALL_PASS), extra))
     assert entry.correctness is Correctness.VERIFIED
     assert entry.columns[name.split(".")[0]] == "fail"
-    assert derive(checks(ALL_PASS)).columns == {"image": "not_run", "serving": "not_run", "fine_tune": "not_run"}
+    assert derive(checks(ALL_PASS)).columns == dict.fromkeys(("image", "serving", "fine_tune", "cache"), "not_run")
 
 
 def test_fine_tune_mode_requires_its_training_check_beside_the_others() -> None:

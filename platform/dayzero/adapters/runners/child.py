@@ -3,8 +3,8 @@
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
 OPERATORS writes OperatorErrors, LAYERS LayerErrors, PERPLEXITY PerplexityObserved, PARALLEL ParallelObserved, MEMORY
-MemoryObserved, GENERATION GenerationObserved, ENCODING EncodingObserved, TASKS TasksObserved, BRIDGE BridgesObserved,
-UNPICKLE Unpickled, BASELINE BaselinesRecorded.
+MemoryObserved, GENERATION GenerationObserved, ENCODING EncodingObserved, TASKS TasksObserved, TRAINING TrainingObserved,
+CACHES CachesObserved, SENSITIVE SensitiveObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled, BASELINE BaselinesRecorded.
 A refusal or failure leaves one sentence in reason.txt beside the document.
 """
 
@@ -58,6 +58,18 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_tasks import observe_tasks
 
             return observe_tasks(request)
+        case Observation.TRAINING:
+            from dayzero.adapters.runners.observe_training import observe_training
+
+            return observe_training(request)
+        case Observation.CACHES:
+            from dayzero.adapters.runners.observe_caches import observe_caches
+
+            return observe_caches(request)
+        case Observation.SENSITIVE:
+            from dayzero.adapters.runners.observe_sensitive import observe_sensitive
+
+            return observe_sensitive(request)
         case Observation.BRIDGE:
             from dayzero.adapters.runners.observe_bridge import observe_bridge
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
+from dayzero.adapters.runners.scaled import require_scales
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError, BlockedError
 from dayzero.registry import operator_bridge, operator_plugin, parse_plugin_setting
@@ -88,6 +89,7 @@ def from_pretrained(
 ) -> tuple[Any, Mapping[str, Any]]:
     """The library's own loading, with the implementations that the model takes; the model, and what the library says of it."""
     config = read_config(folder)
+    require_scales(folder, config)
     kwargs: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False, "config": config}
     chosen: dict[str, str]
     for chosen in (
@@ -181,8 +183,13 @@ def decoder_layers(model: Any) -> tuple[str, Any]:
 
 @contextmanager
 def plugins_installed(model: Any, request: RunRequest) -> Iterator[Mapping[str, str]]:
-    """The request's operator plugins put into the model; yields replacement → operator whose place it takes."""
+    """The request's precision policy and operator plugins put into the model; yields replacement → operator whose place it
+    takes."""
     with ExitStack() as stack:
+        if request.policy is not None:
+            from dayzero.adapters.runners.schemes import policy_applied
+
+            stack.enter_context(policy_applied(model, request.policy))
         replaced: dict[str, str] = {}
         for text in request.custom_operators:
             setting = parse_plugin_setting(text)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.agreement import agreement
 from dayzero.adapters.runners.baseline_files import recorded_logits
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
@@ -78,6 +79,8 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
         time.monotonic() - began,
         source.told(),
         None if recorded is None else recorded[0],
+        finite(float(nll_target.std() / count**0.5)) if count > 1 else None,
+        agreement(*zip(*logits, strict=True)),
     )
 
 

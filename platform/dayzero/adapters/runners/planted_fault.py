@@ -1,6 +1,7 @@
 """The built-in plugin `planted-fault`: a deliberately wrong operator in one layer, to show that the checks can fail.
 
-Options: `seed` (default 0) draws the layer, `scale` (default 1.05) is what the right result is multiplied by.
+Options: `seed` (default 0) draws the layer, `scale` (default 1.05) is what the right result is multiplied by; `gradient` leaves
+the result right and multiplies the derivative.
 """
 
 import math
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners.loading import decoder_layers
+from dayzero.adapters.runners.planted_gradient import PlantedGradient
 from dayzero.errors import BadInputError
 from dayzero.stages.precision.planting import planted_layer
 
@@ -49,10 +51,11 @@ class PlantedFault:
     @contextmanager
     def install(self, model: Any, options: Mapping[str, str]) -> Iterator[None]:
         """Plant it; BadInputError for an unknown option, a bad number, or a layer without silu."""
-        unknown = sorted(set(options) - {"seed", "scale"})
+        unknown = sorted(set(options) - {"seed", "scale", "gradient"})
         if unknown:
-            raise BadInputError(f"planted-fault has no option {unknown[0]}.", remedy="It has seed and scale.")
+            raise BadInputError(f"planted-fault has no option {unknown[0]}.", remedy="It has seed, scale, gradient.")
         seed, scale = _number(options, "seed", 0), _number(options, "scale", 1.05)
+        gradient = _number(options, "gradient", 1.0)
         path, layers = decoder_layers(model)
         index = planted_layer(int(seed), len(layers))
         places = [
@@ -65,8 +68,9 @@ class PlantedFault:
             raise BadInputError(f"{path}.{index} has no silu to plant a fault in.", remedy="Take a model whose MLP uses silu.")
         originals = [(module, name, getattr(module, name)) for module, name in places]
         for module, name, _original in originals:
-            setattr(module, name, PlantedSilu(scale))
-        print(f"planted-fault: silu × {scale} in {path}.{index} (seed {int(seed)})")
+            setattr(module, name, PlantedGradient(gradient) if "gradient" in options else PlantedSilu(scale))
+        what = f"derivative of silu × {gradient}" if "gradient" in options else f"silu × {scale}"
+        print(f"planted-fault: {what} in {path}.{index} (seed {int(seed)})")
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ a language head (the mean over tokens, normalised)."""
 
 import argparse
 import os
+from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
@@ -58,6 +59,10 @@ def main() -> None:
     model = AutoModelForCausalLM.from_pretrained(
         asked.model_dir, dtype=dtype, local_files_only=True, use_safetensors=True, **sizes(asked)
     ).eval()
+    if (Path(__file__).parent / "precision_policy.json").is_file():
+        from precision import follow_policy
+
+        follow_policy(model)
     tokens = tokenizer(asked.prompt, return_tensors="pt").to(model.device)
     with torch.inference_mode():
         generated = model.generate(**tokens, max_new_tokens=asked.tokens, do_sample=False)

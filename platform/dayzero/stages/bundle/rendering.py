@@ -10,6 +10,7 @@ from dayzero.domain.canonical import plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import HubKind, Release
 from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle.escape import clean, compose_text, csv_text, markdown_table, shell_word
@@ -17,6 +18,7 @@ from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.bundle.generate import GENERATE_SCRIPT
 from dayzero.stages.bundle.guide import PERFORMANCE_HEADER, deployment_guide, performance_rows
 from dayzero.stages.bundle.plan import plan_files
+from dayzero.stages.bundle.precision import PRECISION_SCRIPT
 
 TORCH_ENGINES = ("torch", "transformers")
 BASE_IMAGE = "python:3.11-slim"
@@ -35,12 +37,13 @@ def render_bundle(
     release: Release,
     stack: Stack | None,
     profile: PlatformProfile | None = None,
+    policy: PrecisionPolicy | None = None,
 ) -> tuple[BundleFile, ...]:
     """The files of an entry's bundle, sorted by path; what is not known is said to be unknown, never made up."""
     files = [
         BundleFile("launch.sh", launch_script(entry, release), executable=True),
         BundleFile("compose.yaml", compose_file(entry, release)),
-        BundleFile("Dockerfile", dockerfile(entry)),
+        BundleFile("Dockerfile", dockerfile(entry, policy)),
         BundleFile("requirements.txt", requirements_file(stack)),
         BundleFile("README.md", deployment_guide(entry, spec, plan, manifest, release, stack, profile)),
         BundleFile("performance.md", performance_markdown(entry)),
@@ -49,6 +52,9 @@ def render_bundle(
     ]
     if entry.key.engine in TORCH_ENGINES:
         files.append(BundleFile("generate.py", GENERATE_SCRIPT))
+    if policy is not None:
+        files.append(BundleFile("precision.py", PRECISION_SCRIPT))
+        files.append(BundleFile("precision_policy.json", json.dumps(plain(policy), indent=2, sort_keys=True) + "\n"))
     if spec is not None and profile is not None and plan is not None and plan.plan is not None:
         files += plan_files(plan.plan, spec, profile, plan, entry.key.model)
     return tuple(sorted(files, key=lambda file: file.path))
@@ -137,9 +143,10 @@ def compose_file(entry: CompatibilityEntry, release: Release) -> str:
     )
 
 
-def dockerfile(entry: CompatibilityEntry) -> str:
+def dockerfile(entry: CompatibilityEntry, policy: PrecisionPolicy | None = None) -> str:
     """The image of the bundle; its base is an argument, for platforms have images of their own."""
     generate = " generate.py" if entry.key.engine in TORCH_ENGINES else ""
+    generate += " precision.py precision_policy.json" if policy is not None else ""
     return "\n".join(
         [
             f"ARG BASE={BASE_IMAGE}",

@@ -8,9 +8,9 @@
 | end to end is not_run, error or absent                                  | unknown     |
 | a check fails that somebody waived                                      | as if it had not been run, and never verified |
 
-The image, serving and (for inference) fine-tune checks do not count: they have columns of their own. A check whose evidence is
-only predicted decides nothing, in either direction: it is as if it had not been run. `weights.integrity` is one of the required
-ones: of weights that nobody compared with what their release states, nothing is verified.
+The image, serving, cache and (for inference) fine-tune checks do not count: they have columns of their own. A check whose
+evidence is only predicted decides nothing, in either direction: it is as if it had not been run. `weights.integrity` is one of
+the required ones: of weights that nobody compared with what their release states, nothing is verified.
 """
 
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ _BY = {Grade.DECLARED: " by the platform's operator manifest"}
 ABOUT_US = ("memory.model",)
 """Checks of what dayzero predicts: a wrong prediction says nothing against the model."""
 
-_COLUMNS = {"image": "image.", "serving": "serving.", "fine_tune": "fine_tune."}
+_COLUMNS = {"image": "image.", "serving": "serving.", "fine_tune": "fine_tune.", "cache": "cache."}
 _UNMEASURED = (Verdict.NOT_RUN, Verdict.ERROR)
 
 

@@ -16,12 +16,15 @@ from dayzero.domain.observations import (
     OperatorErrors,
     PerplexityObserved,
 )
+from dayzero.domain.observed_caches import CachesObserved
 from dayzero.domain.observed_encoding import EncodingObserved
 from dayzero.domain.observed_parallel import ParallelObserved
 from dayzero.domain.observed_tasks import TasksObserved
+from dayzero.domain.observed_training import TrainingObserved
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError
+from dayzero.stages.judging import caches as judging_caches
 from dayzero.stages.judging import encodings as judging_encodings
 from dayzero.stages.judging import models as judging_models
 from dayzero.stages.judging import operators as judging_operators
@@ -29,6 +32,7 @@ from dayzero.stages.judging import parallel as judging_parallel
 from dayzero.stages.judging import parts as judging_parts
 from dayzero.stages.judging import runs as judging_runs
 from dayzero.stages.judging import sampled as judging_sampled
+from dayzero.stages.judging import training as judging_training
 from dayzero.stages.judging.tasks import tasks_check
 
 METHOD = "three-way-1"
@@ -40,11 +44,14 @@ CHECKS_OF = {
         (CheckLayer.PRECISION, CheckName.OPERATORS_DISTRIBUTIONS),
     ),
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
-    Observation.PERPLEXITY: ((CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),),
     Observation.PARALLEL: (
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_FINGERPRINTS),
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_SHARE),
+    ),
+    Observation.PERPLEXITY: (
+        (CheckLayer.PRECISION, CheckName.MODEL_PERPLEXITY),
+        (CheckLayer.PRECISION, CheckName.MODEL_LOGITS),
     ),
     Observation.MEMORY: ((CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_MODEL),),
     Observation.GENERATION: (
@@ -58,6 +65,8 @@ CHECKS_OF = {
         (CheckLayer.MEMORY_PARALLELISM, CheckName.MEMORY_PEAK),
     ),
     Observation.TASKS: ((CheckLayer.END_TO_END, CheckName.TASKS),),
+    Observation.CACHES: tuple((CheckLayer.PRECISION, name) for name in judging_caches.NAMES.values()),
+    Observation.TRAINING: tuple((CheckLayer.END_TO_END, name) for name in judging_training.NAMES.values()),
 }
 """Which checks each observation decides."""
 
@@ -123,7 +132,8 @@ def _completed(
         case Observation.PERPLEXITY:
             perplexity = load(PerplexityObserved, outcome.document)
             check, measurements = judging_models.perplexity_check(perplexity, rung, evidence)
-            return Judged((check,), measurements)
+            logits = judging_caches.logits_check(perplexity, rung, evidence)
+            return Judged((check, logits), measurements)
         case Observation.PARALLEL:
             parallel = load(ParallelObserved, outcome.document)
             return Judged(*judging_parallel.parallel_checks(parallel, rung, evidence))
@@ -132,6 +142,13 @@ def _completed(
         case Observation.TASKS:
             check, measurements = tasks_check(load(TasksObserved, outcome.document), rung, evidence)
             return Judged((check,), measurements)
+        case Observation.CACHES:
+            caches = load(CachesObserved, outcome.document)
+            return Judged(*judging_caches.cache_checks(caches, rung, evidence))
+        case Observation.TRAINING:
+            trained = load(TrainingObserved, outcome.document)
+            checks, culprits = judging_training.training_checks(trained, rung, evidence)
+            return Judged(checks, culprits=culprits)
         case _:
             generated = load(GenerationObserved, outcome.document)
             peak = max(generated.peak_rss_bytes, outcome.peak_rss_bytes or 0)

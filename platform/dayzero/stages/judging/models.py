@@ -18,6 +18,7 @@ def perplexity_check(
     """The target's divergence from the higher precision against the native dtype's, and its paired loss of likelihood."""
     tolerance = precision.FACTOR_MEAN * max(observed.kl_native or 0.0, precision.KL[observed.native_dtype])
     verdict, reason = _perplexity_verdict(observed, tolerance)
+    low, high = perplexity_interval(observed)
     check = Check(
         CheckLayer.PRECISION,
         CheckName.MODEL_PERPLEXITY.value,
@@ -32,6 +33,8 @@ def perplexity_check(
         evidence=evidence,
         numbers={
             "perplexity_target": _exp(observed.nll_target),
+            "perplexity_low": low,
+            "perplexity_high": high,
             "perplexity_native": _exp(observed.nll_native),
             "perplexity_reference": _exp(observed.nll_reference),
             "difference_nats": observed.difference_mean,
@@ -48,6 +51,7 @@ def perplexity_check(
         "text": observed.text,
         "tokens": observed.tokens,
         "dtype": observed.native_dtype,
+        **({"low_95": low, "high_95": high} if low is not None and high is not None else {}),
     }
     return check, () if value is None else (Measurement("perplexity", value, "1", conditions, observed.tokens),)
 
@@ -71,6 +75,14 @@ def _perplexity_verdict(observed: PerplexityObserved, tolerance: float) -> tuple
         Verdict.PASS,
         f"{sentence}{observed.native_dtype}, {math.exp(observed.nll_reference):.2f} in {observed.reference_dtype}",
     )
+
+
+def perplexity_interval(observed: PerplexityObserved) -> tuple[float | None, float | None]:
+    """The 95 % interval of the target's perplexity over its tokens, taken as independent; None where it is not known."""
+    if observed.nll_target is None or observed.nll_standard_error is None:
+        return None, None
+    half = Z_95 * observed.nll_standard_error
+    return _exp(observed.nll_target - half), _exp(observed.nll_target + half)
 
 
 def _exp(nll: float | None) -> float | None:
