@@ -16,6 +16,7 @@ class CheckName(StrEnum):
     OPERATORS_FLOAT64 = "operators.float64"
     OPERATORS_DISTRIBUTIONS = "operators.distributions"
     LAYERS_THREE_WAY = "layers.three_way"
+    DECODING_THREE_WAY = "decoding.three_way"
     MODEL_PERPLEXITY = "model.perplexity"
     PARALLEL_LOGITS = "parallel.logits"
     PARALLEL_FINGERPRINTS = "parallel.fingerprints"
@@ -102,6 +103,8 @@ class LayerError:
     Errors of a layer are those of its update (output minus input) against the higher precision; `output_*` of its output.
     `ratio_max` is the largest element error over max(native error of the row, k · eps · rms). `identical`: the target's
     output equals the native reference's bit for bit. Excluded tokens are those whose routing is undecided at native error.
+    `largest` is the largest finite absolute value of the higher precision's output: what the native dtype must be able to hold;
+    `reference_nonfinite` counts the elements that are NaN or infinite even there.
     """
 
     index: int
@@ -116,11 +119,50 @@ class LayerError:
     identical: bool
     tokens: int
     tokens_excluded: int = 0
+    largest: float | None = None
+    reference_nonfinite: int = 0
+
+
+class Part(StrEnum):
+    """What stands outside of the layers."""
+
+    EMBEDDINGS = "embeddings"
+    ROTARY = "rotary tables"
+    MASK = "mask"
+    FINAL_NORM = "final norm"
+    HEAD = "head"
+
+
+@dataclass(frozen=True, slots=True)
+class PartError:
+    """A part outside of the layers, given the reference's input. A mask's figures are those of what it allows, as 0 and 1.
+
+    `layers` are those that got it (all of them: empty); `suspected` names a known mistake that gives the target's values.
+    """
+
+    part: Part
+    module: str
+    target: TensorError
+    native: TensorError
+    layers: tuple[int, ...] = ()
+    suspected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathReach:
+    """A path of the model that only long prompts take, with the tokens that it needs and whether the prompt had them."""
+
+    path: str
+    needs_tokens: int
+    reached: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleError:
-    """A module inside a suspected layer, given the native reference's input to it, with the operator where one stands out."""
+    """A module inside a suspected layer, given the native reference's input to it, with the operator where one stands out.
+
+    `suspected` names a known mistake that, made in the reference, gives the target's output.
+    """
 
     layer_index: int
     module: str
@@ -128,11 +170,13 @@ class ModuleError:
     target: TensorError
     native: TensorError
     depth: int
+    suspected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LayerErrors:
-    """All layers on one teacher-forced input. `suspects` holds the modules looked into where a layer stood out."""
+    """All layers on one teacher-forced input. `suspects` holds the modules looked into where a layer stood out; `parts` what
+    stands outside of the layers; `paths` which paths this prompt was long enough for."""
 
     native_dtype: str
     reference_dtype: str
@@ -146,6 +190,8 @@ class LayerErrors:
     observed_s: float = 0.0
     source: WeightSource | None = None
     baseline: str | None = None
+    parts: tuple[PartError, ...] = ()
+    paths: tuple[PathReach, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ class Observation(StrEnum):
     MANIFEST = "manifest"
     OPERATORS = "operators"
     LAYERS = "layers"
+    DECODING = "decoding"
     PERPLEXITY = "perplexity"
     PARALLEL = "parallel"
     MEMORY = "memory"

@@ -40,6 +40,7 @@ REHEARSING = (
 OBSERVING = (
     Step("operators", "Operators against float64", Place.PLATFORM, verifying.operators_step),
     Step("layers", "Layers, three ways", Place.PLATFORM, verifying.layers_step),
+    Step("decoding", "Cached decoding, three ways", Place.PLATFORM, verifying.decoding_step),
     Step("perplexity", "Perplexity", Place.PLATFORM, verifying.perplexity_step),
     Step("parallel", "Ladder of parallel runs", Place.PLATFORM, climbing.parallel_step),
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),

@@ -183,6 +183,11 @@ def layers_step(bench: Bench, lease: Lease) -> StepReport:
     return observe(bench, lease, Observation.LAYERS)
 
 
+def decoding_step(bench: Bench, lease: Lease) -> StepReport:
+    """Each layer at positions behind a prompt, with a cache."""
+    return observe(bench, lease, Observation.DECODING)
+
+
 def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
     """Perplexity of the packaged text; a model without a language head has none."""
     return _of_text(bench, lease, Observation.PERPLEXITY)

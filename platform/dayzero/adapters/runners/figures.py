@@ -1,8 +1,10 @@
 """Error figures of tensors. Shapes: any, rows along all but the last dimension; figures are computed in float64."""
 
 import math
+from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten
 
 from dayzero.domain.observations import TensorError
 
@@ -38,9 +40,10 @@ def tensor_error(actual: torch.Tensor, reference: torch.Tensor, keep: torch.Tens
     known = torch.isfinite(right)
     nonfinite = int((known & ~torch.isfinite(left)).sum())
     usable = known & torch.isfinite(left)
-    left, right = torch.where(usable, left, 0.0), torch.where(usable, right, 0.0)
-    if left.numel() == 0:
+    if not bool(usable.any()):
+        # Nothing finite on both sides: not equal, however alike the two look.
         return TensorError(0, None, None, None, nonfinite)
+    left, right = torch.where(usable, left, 0.0), torch.where(usable, right, 0.0)
     error = left - right
     scale = right.pow(2).mean(-1).sqrt()
     relative = error.pow(2).mean(-1).sqrt() / scale.clamp_min(torch.finfo(torch.float64).tiny)
@@ -70,3 +73,23 @@ def share_within(actual: torch.Tensor, reference: torch.Tensor, inner_roundings:
     allowed = (WITHIN + inner_roundings * unit) * torch.maximum(right.abs(), scale) + unit * right.abs()
     good = same | (both & ((left - right).abs() <= allowed))
     return float(good.to(torch.float64).mean()) if good.numel() else 1.0
+
+
+def floats(out: Any) -> list[torch.Tensor]:
+    """The floating tensors with elements among the outputs.
+
+    Weights of chosen experts come in the order of the choice, which ties make arbitrary: where a router returns its choice
+    beside them, they are given back by expert.
+    """
+    leaves = [leaf for leaf in tree_flatten(out)[0] if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    chosen = [leaf for leaf in leaves if not leaf.is_floating_point() and leaf.dtype is not torch.bool]
+    found = [leaf for leaf in leaves if leaf.is_floating_point()]
+    if len(chosen) != 1:
+        return found
+    experts = max((leaf.shape[-1] for leaf in found), default=0)
+    return [_by_expert(leaf, chosen[0], experts) if leaf.shape == chosen[0].shape else leaf for leaf in found]
+
+
+def _by_expert(weights: torch.Tensor, chosen: torch.Tensor, experts: int) -> torch.Tensor:
+    size = max(experts, int(chosen.max()) + 1)
+    return torch.zeros(*weights.shape[:-1], size, dtype=weights.dtype).scatter(-1, chosen.to(torch.int64), weights)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dayzero.adapters.runners import loading
+from dayzero.adapters.runners import loading, outer_parts, reaching
 from dayzero.adapters.runners.baseline_files import recorded_layers
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite, rows, tensor_error
@@ -37,11 +37,12 @@ def observe_layers(request: RunRequest) -> LayerErrors:
     device = device_for(request)
     install(request.bridges, device)
     source = open_source(request, folder, config, dtype)
-    patched = make_target(source, device)
+    patched = make_target(source, device, str(request.options.get("kernels", "fused")))
     with loading.plugins_installed(patched, request) as replaced:
         target = compile_target(source, patched, request, device)
         run = _Run(source, target, References(source, given.ids, dtype, recorded), given.ids, dict(replaced))
         layers = tuple(run.layer(index) for index in range(len(target.layers)))
+        parts = (*run.parts, *outer_parts.after_layers(source.model, target.model, run.references.at_wide, dtype))
     return LayerErrors(
         dtype_name(dtype),
         dtype_name(run.references.wide_dtype),
@@ -55,12 +56,15 @@ def observe_layers(request: RunRequest) -> LayerErrors:
         time.monotonic() - began,
         source.told(),
         recorded.name if recorded is not None and recorded.used else None,
+        parts,
+        reaching.paths_of(config, given.ids.shape[1]),
     )
 
 
 def layers_input(request: RunRequest, folder: Path, config: Any) -> loading.TokenInput:
-    """The packaged text's first tokens."""
-    return loading.text_tokens(folder, config, loading.packaged_text()[1], loading.option_int(request, "tokens", TOKENS, 2))
+    """The packaged text's first tokens; by default enough to go beyond every window that is not too long for it."""
+    tokens = loading.option_int(request, "tokens", reaching.prompt_tokens(config, TOKENS), 2)
+    return loading.text_tokens(folder, config, loading.packaged_text()[1], tokens)
 
 
 class _Run:
@@ -75,24 +79,33 @@ class _Run:
         self.replaced = replaced
         self.at_target, self.target_kwargs = layer_calls(target.model, placed(ids, self.device), self.dtype)
         self.suspects: list[ModuleError] = []
+        native, plain = source.model, references.native_kwargs
+        inputs = references.wide_kwargs, self.target_kwargs, plain
+        self.parts = (
+            outer_parts.embeddings(native, (references.at_wide, self.at_target, references.at_native)),
+            *outer_parts.layer_inputs(native, *inputs, torch.arange(ids.shape[1])),
+        )
+        self.corrected_kwargs = outer_parts.corrected(self.target_kwargs, plain, self.parts, self.dtype, self.device)
 
     def layer(self, index: int) -> LayerError:
         """Run one layer all ways, move the chains on, and look inside when it stands out."""
         with self.source.layer(index) as native_layer:
             said = self.references.layer(index, native_layer)
-            by_target = fetched(self._target(index, placed(said.given, self.device)))
-            self.at_target = self._target(index, self.at_target)
+            by_target = fetched(self._target(index, placed(said.given, self.device), self.corrected_kwargs))
+            self.at_target = self._target(index, self.at_target, self.target_kwargs)
             error = self._error(index, said, by_target)
             if precision.layer_line(error, dtype_name(self.dtype)).stands_out:
                 self.source.read_rest()
                 wide = said.wide if said.wide is not None else widened(native_layer, self.references.wide_dtype)
                 modules = native_layer, self.target_modules[index], wide
                 call = said.given, self.references.native_kwargs[index]
-                self.suspects += look_inside(index, error.module, modules, call, self.replaced, self.device)
+                self.suspects += look_inside(
+                    index, error.module, modules, call, self.replaced, self.device, said.undecided, self.source.model
+                )
         return error
 
-    def _target(self, index: int, hidden: torch.Tensor) -> torch.Tensor:
-        return run_target(self.source, self.target_layers[index], hidden, self.target_kwargs[index])
+    def _target(self, index: int, hidden: torch.Tensor, kwargs: list[dict[str, Any]]) -> torch.Tensor:
+        return run_target(self.source, self.target_layers[index], hidden, kwargs[index])
 
     def _error(self, index: int, said: LayerReference, by_target: torch.Tensor) -> LayerError:
         exact, by_native, skip, base = said.exact, said.by_native, said.undecided, rows(said.given)
@@ -113,7 +126,14 @@ class _Run:
             bool(torch.equal(by_target, by_native)),
             said.given.shape[1],
             int(skip.sum()),
+            *_reach(exact),
         )
+
+
+def _reach(exact: torch.Tensor) -> tuple[float | None, int]:
+    """The largest finite absolute value, and how many elements are not finite."""
+    known = torch.isfinite(exact)
+    return (finite(float(exact[known].abs().max())) if bool(known.any()) else None), int((~known).sum())
 
 
 def _ratio_max(

@@ -1,18 +1,19 @@
 """The built-in plugin `planted-fault`: a deliberately wrong operator in one layer, to show that the checks can fail.
 
 Options: `seed` (default 0) draws the layer, `scale` (default 1.05) is what the right result is multiplied by; `gradient` leaves
-the result right and multiplies the derivative.
+the result right and multiplies the derivative; `fault` plants one of the mistakes of planting.py instead.
 """
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
 from dayzero.adapters.runners.loading import decoder_layers
 from dayzero.adapters.runners.planted_gradient import PlantedGradient
+from dayzero.adapters.runners.planting import plant
 from dayzero.errors import BadInputError
 from dayzero.stages.precision.planting import planted_layer
 
@@ -51,11 +52,16 @@ class PlantedFault:
     @contextmanager
     def install(self, model: Any, options: Mapping[str, str]) -> Iterator[None]:
         """Plant it; BadInputError for an unknown option, a bad number, or a layer without silu."""
-        unknown = sorted(set(options) - {"seed", "scale", "gradient"})
+        unknown = sorted(set(options) - {"seed", "scale", "gradient", "fault"})
         if unknown:
-            raise BadInputError(f"planted-fault has no option {unknown[0]}.", remedy="It has seed, scale, gradient.")
+            raise BadInputError(f"planted-fault has no option {unknown[0]}.", remedy="It has seed, scale, gradient and fault.")
         seed, scale = _number(options, "seed", 0), _number(options, "scale", 1.05)
         gradient = _number(options, "gradient", 1.0)
+        if "fault" in options:
+            with ExitStack() as stack:
+                print(f"planted-fault: {options['fault']} in {plant(model, options['fault'], int(seed), stack)}")
+                yield
+            return
         path, layers = decoder_layers(model)
         index = planted_layer(int(seed), len(layers))
         places = [

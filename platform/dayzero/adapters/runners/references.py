@@ -31,26 +31,26 @@ class LayerReference:
 
 
 class References:
-    """The two reference chains on their way through the layers of a source."""
+    """The two reference chains on their way through the layers of a source: `at_wide` and `at_native` are where they are."""
 
     def __init__(
         self, source: LayerSource, ids: torch.Tensor, dtype: torch.dtype, recorded: RecordedLayers | None = None
     ) -> None:
         self.dtype, self.wide_dtype, self._recorded = dtype, reference_dtype(dtype), recorded
-        self._at_wide, self._wide_kwargs = layer_calls(source.model, ids, self.wide_dtype)
-        self._at_native, self.native_kwargs = layer_calls(source.model, ids, dtype)
+        self.at_wide, self.wide_kwargs = layer_calls(source.model, ids, self.wide_dtype)
+        self.at_native, self.native_kwargs = layer_calls(source.model, ids, dtype)
 
     def layer(self, index: int, native_layer: Any) -> LayerReference:
         """The next layer, which the source has now; both chains move on."""
-        given = self._at_wide.to(self.dtype)
+        given = self.at_wide.to(self.dtype)
         kept = self._recorded.layer(index) if self._recorded is not None else None
         said = self._computed(index, native_layer, given) if kept is None else LayerReference(given, **kept)
-        self._at_wide, self._at_native = said.at_wide, said.at_native
+        self.at_wide, self.at_native = said.at_wide, said.at_native
         return said
 
     def _computed(self, index: int, native_layer: Any, given: torch.Tensor) -> LayerReference:
         wide_layer = widened(native_layer, self.wide_dtype)
-        wide_kwargs, native_kwargs = self._wide_kwargs[index], self.native_kwargs[index]
+        wide_kwargs, native_kwargs = self.wide_kwargs[index], self.native_kwargs[index]
         records = routing.RouterRecord(wide_layer), routing.RouterRecord(native_layer)
         exact = run_wide(wide_layer, given.to(self.wide_dtype), wide_kwargs)
         by_native = run_layer(native_layer, given, native_kwargs)
@@ -61,8 +61,8 @@ class References:
             given,
             exact,
             by_native,
-            run_wide(wide_layer, self._at_wide, wide_kwargs),
-            run_layer(native_layer, self._at_native, native_kwargs),
+            run_wide(wide_layer, self.at_wide, wide_kwargs),
+            run_layer(native_layer, self.at_native, native_kwargs),
             undecided,
             wide_layer,
         )

@@ -179,8 +179,9 @@ class Target:
         return f"compiled layer by layer (inductor), {self.kernels}{after}"
 
 
-def make_target(native: Any, device: torch.device = HOST) -> Any:
-    """A patched copy of the native model on other kernels: fused attention and grouped experts where it has them.
+def make_target(native: Any, device: torch.device = HOST, kernels: str = "fused") -> Any:
+    """A patched copy of the native model on other kernels: fused attention and grouped experts where it has them; with
+    `kernels` "eager" on the reference's own.
 
     `native` is a model or a source of layers. On the host the copy shares the native weights; a device holds a copy of its
     own, of what is there: layers that are streamed come to it when the source has them.
@@ -190,6 +191,8 @@ def make_target(native: Any, device: torch.device = HOST) -> Any:
     if device != HOST:
         _move_what_is_there(target, device)
     source.follow(target, device)
+    if kernels == "eager":
+        return target
     for setter, value in (("set_attn_implementation", "sdpa"), ("set_experts_implementation", "grouped_mm")):
         try:
             getattr(target, setter)(value)

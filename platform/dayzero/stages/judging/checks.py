@@ -17,6 +17,7 @@ from dayzero.domain.observations import (
     PerplexityObserved,
 )
 from dayzero.domain.observed_caches import CachesObserved
+from dayzero.domain.observed_decoding import DecodeErrors
 from dayzero.domain.observed_encoding import EncodingObserved
 from dayzero.domain.observed_parallel import ParallelObserved
 from dayzero.domain.observed_tasks import TasksObserved
@@ -25,6 +26,7 @@ from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunR
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
 from dayzero.errors import BadInputError
 from dayzero.stages.judging import caches as judging_caches
+from dayzero.stages.judging import decoding as judging_decoding
 from dayzero.stages.judging import encodings as judging_encodings
 from dayzero.stages.judging import models as judging_models
 from dayzero.stages.judging import operators as judging_operators
@@ -44,6 +46,7 @@ CHECKS_OF = {
         (CheckLayer.PRECISION, CheckName.OPERATORS_DISTRIBUTIONS),
     ),
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
+    Observation.DECODING: ((CheckLayer.PRECISION, CheckName.DECODING_THREE_WAY),),
     Observation.PARALLEL: (
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_FINGERPRINTS),
@@ -128,6 +131,10 @@ def _completed(
         case Observation.LAYERS:
             layers = load(LayerErrors, outcome.document)
             check, culprits = judging_parts.layers_check(layers, rung, evidence)
+            return Judged((check,), culprits=culprits)
+        case Observation.DECODING:
+            decoding = load(DecodeErrors, outcome.document)
+            check, culprits = judging_decoding.decoding_check(decoding, rung, evidence)
             return Judged((check,), culprits=culprits)
         case Observation.PERPLEXITY:
             perplexity = load(PerplexityObserved, outcome.document)

@@ -9,7 +9,8 @@ maximum line, where single elements are compared.
 
 from dataclasses import dataclass
 
-from dayzero.domain.observations import LayerError, ModuleError, OperatorError, TensorError
+from dayzero.domain.observations import LayerError, ModuleError, OperatorError, Part, PartError, TensorError
+from dayzero.domain.observed_decoding import DecodeLayerError
 
 FACTOR_MEAN = 2.0
 """Mean error of the target over that of the native dtype (design, precision; after FlashAttention's tests)."""
@@ -25,6 +26,7 @@ LARGEST_EXCLUDED = 0.5
 RELATIVE_TOLERANCE = {"float16": 2.0**-10, "bfloat16": 2.0**-8, "float32": 2.0**-20, "float64": 2.0**-45}
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
 COSINE = {"float16": 0.99, "bfloat16": 0.99, "float32": 0.9999, "float64": 0.9999}
+LARGEST = {"float16": 65504.0, "bfloat16": 3.38e38, "float32": 3.40e38, "float64": 1.79e308}
 KL = {"float16": 2e-3, "bfloat16": 2e-3, "float32": 1e-5, "float64": 1e-5}
 
 
@@ -63,13 +65,62 @@ def layer_line(layer: LayerError, dtype: str) -> Line:
     return mean
 
 
+def part_line(part: PartError, dtype: str) -> Line:
+    """A part outside of the layers: a mask must allow exactly what the reference's does, all else has the mean line."""
+    if part.part is not Part.MASK:
+        return mean_line(part.target, part.native, dtype)
+    differs = part.target.max_abs != 0.0
+    share = part.target.rms_relative
+    return Line(differs, share, 0.0, "it allows other keys than the reference's" if differs else "it allows the same keys")
+
+
+def overflows(layer: LayerError, dtype: str) -> bool:
+    """Whether the layer's output is larger than the dtype can hold (IEEE 754: 65504 in float16), or something inside it is.
+
+    Inside: the reference in that dtype gets NaN or infinity where higher precision gets numbers.
+    """
+    inside = layer.native.nonfinite > 0 and layer.reference_nonfinite == 0
+    return (layer.largest is not None and layer.largest > LARGEST[dtype]) or (inside and dtype == "float16")
+
+
 def reference_doubtful(layer: LayerError, dtype: str) -> bool:
     """Whether the native-dtype reference is itself so far from the higher precision that it says nothing about the target."""
     cosine = layer.output_native.cosine
-    return layer.native.nonfinite > 0 or cosine is None or cosine < COSINE[dtype]
+    return (
+        layer.reference_nonfinite > 0
+        or layer.native.nonfinite > 0
+        or (cosine is None and not too_few_tokens(layer))
+        or (cosine is not None and cosine < COSINE[dtype])
+    )
 
 
-def too_few_tokens(layer: LayerError) -> bool:
+def decode_line(layer: DecodeLayerError, dtype: str) -> Line:
+    """A layer in cached decoding: with the reference's cache, then with the one that its own prefill filled."""
+    if layer.on_reference_cache is not None:
+        line = mean_line(layer.on_reference_cache, layer.native, dtype)
+        if line.stands_out:
+            return line
+    own = mean_line(layer.target, layer.native, dtype)
+    if own.stands_out and layer.on_reference_cache is not None:
+        why = f"what its prefill leaves in the cache makes later tokens wrong: {own.why}"
+        return Line(True, own.measured, own.tolerance, why)
+    return own
+
+
+def native_doubtful(native: TensorError, dtype: str) -> bool:
+    """Whether the native dtype's own update is so far from the higher precision that it says nothing about the target.
+
+    Two vectors at a cosine are as far apart, relative to one of them, as the square root of 2 - 2 · cosine.
+    """
+    return native.nonfinite > 0 or (native.rms_relative or 0.0) > (2.0 - 2.0 * COSINE[dtype]) ** 0.5
+
+
+def decoding_doubtful(layer: DecodeLayerError, dtype: str) -> bool:
+    """The same for a layer in cached decoding: the native dtype's own steps against the whole text in higher precision."""
+    return native_doubtful(layer.native, dtype) or (layer.native.rms_relative is None and not too_few_tokens(layer))
+
+
+def too_few_tokens(layer: LayerError | DecodeLayerError) -> bool:
     """Whether so many tokens have undecided routing that the others do not stand for the layer."""
     return layer.tokens_excluded > LARGEST_EXCLUDED * layer.tokens
 
