@@ -45,6 +45,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         model_dir=str(place.model_dir),
         shards_dir=str(place.shards_dir) if parallel else None,
         degrees=chosen_degrees(bench, lease) if parallel else Degrees(),
+        dtype=_unstated_dtype(bench, lease),
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         options={
             "compile": bench.compile_target and observation is Observation.LAYERS,
@@ -54,6 +55,12 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         bridges=recipes_of(settled_bridges(bench, lease)),
         policy=bench.policy,
     )
+
+
+def _unstated_dtype(bench: Bench, lease: Lease) -> str | None:
+    """The dtype that the headers hold, where the configuration states none; None where it does."""
+    spec = full_structure(bench, lease).noun
+    return spec.native_dtype if any(one.field == "dtype" for one in spec.assumptions) else None
 
 
 def key_of(bench: Bench, lease: Lease, request: RunRequest) -> ResultKey:
