@@ -46,7 +46,7 @@ def sample_of(distribution: str, rows: list[Result], roundings: int, *, inputs_f
     same = identical(rows)
     floating = [row for row in rows if row[0].is_floating_point() and row[2].is_floating_point()]
     exact = [row for row in rows if not row[0].is_floating_point()]
-    found = [_floating(row, roundings) for row in floating]
+    found = [_floating(row, roundings, same=same) for row in floating]
     made = CallSample(
         distribution,
         dtype=found[0].dtype if found else None,
@@ -97,7 +97,7 @@ class _Floating:
     ratio_max: float | None = None
 
 
-def _floating(row: Result, roundings: int) -> _Floating:
+def _floating(row: Result, roundings: int, *, same: bool) -> _Floating:
     target, native, wide = (_rows(tensor) for tensor in row)
     limits = torch.finfo(row[0].dtype)
     tiny, largest, eps = float(limits.tiny), float(limits.max), float(limits.eps)
@@ -121,16 +121,16 @@ def _floating(row: Result, roundings: int) -> _Floating:
     scale = power.sqrt().clamp_min(max(tiny, eps * float(power.mean().sqrt())))
     errors = (target - wide).abs(), (native - wide).abs()
     floor = torch.maximum(errors[1].amax(-1), precision.K * eps * scale)
-    figures = [
-        SampleFigures(
-            finite(float(((error.pow(2).sum(-1) / number).sqrt() / scale).mean())),
-            *ulps(error, wide, row[0].dtype, counts.n),
-            finite(share_within(result.to(row[0].dtype), wide, roundings)),
-        )
-        for error, result in zip(errors, (target, native), strict=True)
-    ]
+
+    def figures(error: torch.Tensor, result: torch.Tensor) -> SampleFigures:
+        relative = finite(float(((error.pow(2).sum(-1) / number).sqrt() / scale).mean()))
+        share = finite(share_within(result.to(row[0].dtype), wide, roundings))
+        return SampleFigures(relative, *ulps(error, wide, row[0].dtype, counts.n), share)
+
+    ours = figures(errors[0], target)
+    theirs = ours if same else figures(errors[1], native)
     ratio = finite(float((errors[0].amax(-1) / floor).max()))
-    return replace(counts, target=figures[0], native=figures[1], ratio_max=ratio)
+    return replace(counts, target=ours, native=theirs, ratio_max=ratio)
 
 
 def ulps(error: torch.Tensor, wide: torch.Tensor, dtype: torch.dtype, n: int) -> tuple[float | None, float | None]:
