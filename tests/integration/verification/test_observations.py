@@ -1,6 +1,7 @@
 """Real observations of the tiny models in child processes: sound ones pass, planted faults are found and named."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ from verification_shards import shard_model
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.demo_models.make import make
-from dayzero.domain.observations import LayerErrors, MemoryObserved
+from dayzero.domain.observations import LayerErrors, MemoryObserved, OperatorErrors
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging.checks import Judged, judge
 from dayzero.stages.judging.memory import predicted_memory
+from dayzero.stages.judging.sampled import distributions_check, facts_of
 from dayzero.stages.precision.planting import planted_layer
 from dayzero.stages.structure.reading import read_spec
 
@@ -57,6 +59,18 @@ def test_sound_operators_and_layers_pass(models: Mapping[str, Path], runner: Sub
         assert check.verdict is Verdict.PASS, check.reason
         for same in drawn:
             assert same.verdict is Verdict.NOT_RUN and "bit for bit, which says nothing" in same.reason
+
+
+def test_the_next_model_runs_only_what_is_new_on_drawn_inputs(models: Mapping[str, Path], runner: SubprocessRunner) -> None:
+    request = RunRequest(Observation.OPERATORS, "cpu", str(models["llama-tiny"]))
+    first = load(OperatorErrors, runner.run(request, LIMITS).document)
+    facts = facts_of(first)
+    again = load(OperatorErrors, runner.run(replace(request, known_calls=facts), LIMITS).document)
+    assert len(facts) == len(first.samples) > 50 and first.known == ()
+    assert again.samples == () and {fact.key for fact in again.known} == {fact.key for fact in facts}
+    numbers = distributions_check(again, "tp1")[0].numbers
+    assert (numbers["new"], numbers["known"], numbers["asked"]) == (0, len(facts), len(facts) + numbers["left_out"])
+    assert [row.operator for row in again.operators] == [row.operator for row in first.operators], "real inputs every time"
 
 
 @pytest.mark.parametrize("kind", ["llama-tiny", "deepseek-tiny"])

@@ -102,12 +102,12 @@ class CallSampler:
             target = native if self._is_native(ways) else self._on_target(ways, given)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             return [CallSample(distribution, why=_first_line(error))]
-        results = _comparable(ways.target, given, triples(target, native, exact))
+        results = _comparable(ways.reference, given, triples(target, native, exact))
         made = sample_of(distribution, results, roundings)
         if distribution != DENORMAL or made.identical:
             return [made]
         flushed = tree_map(_without_denormals, given)
-        again = _comparable(ways.target, given, triples(target, native, _exact(ways, flushed)))
+        again = _comparable(ways.reference, given, triples(target, native, _exact(ways, flushed)))
         return [made, sample_of(distribution, again, roundings, inputs_flushed=True)]
 
 

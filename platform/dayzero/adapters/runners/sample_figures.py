@@ -137,7 +137,7 @@ def ulps(error: torch.Tensor, wide: torch.Tensor, dtype: torch.dtype, n: int) ->
     """The largest error in units of the last place of the reference in the dtype, and the share of `n` beyond one unit."""
     limits = torch.finfo(dtype)
     exponent = torch.frexp(wide.abs().clamp_min(float(limits.tiny)))[1] - 1
-    units = error / torch.ldexp(torch.tensor(float(limits.eps), dtype=torch.float64), exponent)
+    units = error / (float(limits.eps) * torch.exp2(exponent.to(torch.float64)))
     return finite(float(units.max())), float((units > 1).sum()) / max(n, 1)
 
 

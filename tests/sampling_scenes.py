@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -59,12 +60,18 @@ FAULTS: dict[str, tuple[Any, Callable[..., torch.Tensor]]] = {
     "flush": (torch.ops.aten.mul.Tensor, product_that_flushes),
     "softmax": (torch.ops.aten._softmax.default, softmax_of_large),
 }
+FEWER: dict[str, dict[str, int]] = {
+    "llama": {"num_hidden_layers": 1}, "qwen3_moe": {"num_hidden_layers": 1}, "falcon_h1": {"num_hidden_layers": 1},
+    "gemma2": {"num_hidden_layers": 2}, "deepseek_v3": {"num_hidden_layers": 2}, "qwen3_next": {"num_hidden_layers": 2},
+    "jamba": {"num_hidden_layers": 4},
+}  # fmt: skip
+"""Layers that have every distinct call; the others only repeat them."""
 
 
 def run(family: str, dtype: str, seed: int) -> tuple[OperatorErrors, Check]:
     """A prefill and one decode step of a tiny model on the device, every distinct call over all distributions."""
     torch.manual_seed(seed)
-    config = AutoConfig.for_model(family, **FAMILIES[family])
+    config = AutoConfig.for_model(family, **{**FAMILIES[family], **FEWER[family]})
     model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), attn_implementation="eager")
     device = torch.device("simnpu", 0)
     model = placed(model.eval().requires_grad_(False), device)
@@ -94,11 +101,39 @@ def clean(families: str, dtypes: str, seeds: str) -> list[dict[str, object]]:
     return [told(family, dtype, int(seed)) for family, dtype, seed in cases]
 
 
-def planted(fault: str, families: str, dtypes: str, seeds: str = "0") -> list[dict[str, object]]:
-    """The same on a device with one faulty kernel."""
-    operator, kernel = FAULTS[fault]
-    kernels.KERNELS[operator] = kernel
-    return clean(families, dtypes, seeds)
+def planted(faults: str, family: str, dtypes: str, seed: str = "0") -> list[dict[str, object]]:
+    """The same on a device with one faulty kernel at a time."""
+    rows = []
+    for fault, dtype in itertools.product(faults.split(","), dtypes.split(",")):
+        operator, kernel = FAULTS[fault]
+        kernels.KERNELS[operator] = kernel
+        try:
+            rows.append({"fault": fault, "operator": str(operator), **told(family, dtype, int(seed))})
+        finally:
+            del kernels.KERNELS[operator]
+    return rows
+
+
+SHOWS = {"silu": "large magnitude", "exp": "large magnitude", "rsqrt": "exact zeros", "softmax": "large magnitude",
+         "flush": "denormal"}  # fmt: skip
+"""The inputs on which each fault shows."""
+
+
+def is_found(row: dict[str, Any]) -> bool:
+    """Whether a planted fault is named with its operator and the inputs it shows on; flushing only fails in float16."""
+    named = row["operator"] in row["reason"]
+    if row["fault"] == "flush" and row["dtype"] != "float16":
+        return named and row["verdict"] == "pass" and "subnormal numbers are flushed to zero" in row["reason"]
+    return named and row["verdict"] == "fail" and SHOWS[row["fault"]] in row["reason"]
+
+
+def scene(name: str, *arguments: str, timeout_s: float = 1800.0) -> list[dict[str, Any]]:
+    """A scene in a process of its own, for a process has one such device."""
+    command = [sys.executable, __file__, name, *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+    assert run.returncode == 0, run.stderr[-2000:]
+    rows: list[dict[str, Any]] = json.loads(run.stdout.splitlines()[-1])
+    return rows
 
 
 if __name__ == "__main__":
