@@ -13,10 +13,12 @@ from dayzero.domain.findings import Severity
 from dayzero.domain.manifests import CollectiveFact, DtypeFact, ManifestDifference
 from dayzero.domain.operators import OperatorManifest, SupportKind
 from dayzero.domain.platforms import Figure, PlatformProfile
+from dayzero.domain.verdict import Verdict
 from dayzero.errors import ExitCode
 from dayzero.settings import load_settings
 from dayzero.stages.memory.error import error_words
 from dayzero.stages.platforms.probing import summary_of
+from dayzero.stages.platforms.sampled import samples_of
 
 app = typer.Typer(help="Platforms: their figures with sources, and what they offer.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -163,10 +165,16 @@ def _print_manifest(manifest: OperatorManifest, missing: tuple[str, ...] = ()) -
             ("functions without a name in the taxonomy", len(manifest.unnamed)),
             ("excluded", len(manifest.excluded)),
             ("decompositions", len(manifest.decompositions)),
+            *((f"calls of models on drawn inputs, {verdict}", number) for verdict, number in samples_of(manifest).items()),
         )
         if count
     ]
-    notes = (*(f"not known: {text}" for text in manifest.unknown), *missing, *filter(None, (manifest.source,)))
+    wrong = (
+        f"{fact.operator} ({', '.join(fact.dtypes)}; {fact.shape_class}) on {fact.distribution} inputs: {fact.why}"
+        for fact in manifest.sampled
+        if fact.verdict is Verdict.FAIL
+    )
+    notes = (*wrong, *(f"not known: {text}" for text in manifest.unknown), *missing, *filter(None, (manifest.source,)))
     print_table(f"{manifest.provider} {manifest.version} on {manifest.platform}", rows, notes=notes)
     if kernels:
         print_table("kernels", [{"kernel": kernel.name, "by": ", ".join(kernel.library_names)} for kernel in kernels])

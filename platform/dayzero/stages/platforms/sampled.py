@@ -1,5 +1,6 @@
 """What models' own calls showed of a stack's operators, kept in its measured manifest."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest, OperatorSupport
 from dayzero.domain.platforms import PlatformProfile, Stack
 from dayzero.domain.sampling import CallFact
-from dayzero.domain.verdict import Grade
+from dayzero.domain.verdict import Grade, Verdict
 
 SAMPLES_VERSION = 1
 """Version of the distributions, of what is compared and of how it is judged; a change of any is a new one."""
@@ -49,6 +50,15 @@ def as_told(manifest: OperatorManifest) -> OperatorManifest:
 def _as_told(support: OperatorSupport) -> OperatorSupport:
     probed = any(fact.time_s is not None for fact in support.facts)
     return support if probed or support.grade is not Grade.MEASURED else replace(support, grade=Grade.DECLARED)
+
+
+def samples_of(manifest: OperatorManifest) -> dict[str, int]:
+    """How many calls ran on drawn inputs, by what became of them."""
+    words = {Verdict.PASS: "as close as the host's", Verdict.FAIL: "further from float64 than the host's"}
+    counts = Counter(
+        words.get(fact.verdict) or ("equal to the host's" if fact.identical else "not comparable") for fact in manifest.sampled
+    )
+    return dict(sorted(counts.items()))
 
 
 def carried(told: OperatorManifest, before: OperatorManifest | None) -> OperatorManifest:
