@@ -73,8 +73,8 @@ FAULTS: Mapping[str, Fault] = {
     ),
 }
 ELSEWHERE = (
-    "A missing or doubled reduction of tensor parallelism needs ranks: it is planted in them (option `skip_all_reduce`), and "
-    "found by `tests/integration/verification/test_observations.py`."
+    "A missing or doubled reduction of tensor parallelism needs ranks: both are planted in them (options `skip_all_reduce` and "
+    "`double_all_reduce`), dense and with experts, and found by `tests/integration/verification/test_planted_sums.py`."
 )
 NATIVE_ROUTERS = ("window_sinks", "gated_delta", "mamba")
 """Architectures whose router computes its logits in the model's own dtype, so that bfloat16 is no downcast there."""

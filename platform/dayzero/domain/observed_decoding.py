@@ -28,8 +28,8 @@ class DecodeLayerError:
 class DecodeErrors:
     """All layers in cached decoding: a prefill of `prompt_tokens`, one chunk of several tokens behind it, then single ones.
 
-    `parts` are what stands outside of the layers, at positions above zero. `chunk_doubtful` is the first layer in which the
-    native reference itself is wrong when several tokens come behind a cache; the chunk is one token then.
+    `parts` are what stands outside of the layers, at positions above zero. `chunk_not_judged` says why nothing is
+    known of several tokens behind a cache, where the native reference cannot have them; the chunk is one token then.
     """
 
     native_dtype: str
@@ -46,5 +46,5 @@ class DecodeErrors:
     paths: tuple[PathReach, ...] = ()
     custom_operators: tuple[str, ...] = ()
     observed_s: float = 0.0
-    chunk_doubtful: int | None = None
+    chunk_not_judged: str | None = None
     not_run_because: str | None = None

@@ -12,10 +12,9 @@ from torch.utils._pytree import tree_map
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.directions import direction_error
-from dayzero.adapters.runners.figures import dtype_name
+from dayzero.adapters.runners.figures import dtype_name, first_float
 from dayzero.adapters.runners.forced_choices import RecordedChoices, forcing
 from dayzero.adapters.runners.placing import placed
-from dayzero.adapters.runners.suspects import first_float
 from dayzero.adapters.runners.three_ways import layer_calls
 from dayzero.adapters.runners.training import Tensors, in_grad_precision, loss_of
 from dayzero.domain.observed_training import BackwardError

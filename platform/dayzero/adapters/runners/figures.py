@@ -75,6 +75,14 @@ def share_within(actual: torch.Tensor, reference: torch.Tensor, inner_roundings:
     return float(good.to(torch.float64).mean()) if good.numel() else 1.0
 
 
+def first_float(out: Any) -> torch.Tensor | None:
+    """The first floating tensor with elements among the outputs."""
+    for leaf in tree_flatten(out)[0]:
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.numel():
+            return leaf
+    return None
+
+
 def floats(out: Any) -> list[torch.Tensor]:
     """The floating tensors with elements among the outputs.
 

@@ -63,7 +63,7 @@ def observe_decoding(request: RunRequest) -> DecodeErrors:
         reaching.paths_of(config, prompt),
         request.custom_operators,
         time.monotonic() - began,
-        run.chunk_doubtful,
+        run.chunk_not_judged,
     )
 
 
@@ -114,15 +114,15 @@ class _Run:
         self.exact = _Exact(native, ids, dtype)
         self.suspects: list[ModuleError] = []
         self.parts: tuple[PartError, ...] = ()
-        self.chunk_doubtful: int | None = None
-        first = run_steps(native, ids, self.exact.forced, self.segments[:2])
-        self.keeps_cache = bool(first.caches[self.segments[1]])
+        single = segments_of(ids.shape[1], chunk=1)
+        self.plain = run_steps(native, ids, self.exact.forced, single)
+        self.keeps_cache = bool(self.plain.caches[single[1]])
+        self.chunk_not_judged: str | None = None
         if not self.keeps_cache:
             return
-        self.plain = run_steps(native, ids, self.exact.forced, self.segments)
-        self.chunk_doubtful = self._doubtful_in(self.segments[1])
-        if self.chunk_doubtful is not None:
-            self.segments = segments_of(ids.shape[1], chunk=1)
+        self.chunk_not_judged = self._why_no_chunk(self.plain)
+        self.segments = single if self.chunk_not_judged else self.segments
+        if not self.chunk_not_judged:
             self.plain = run_steps(native, ids, self.exact.forced, self.segments)
         self.ours = run_steps(target, ids, self.exact.forced, self.segments)
         self.parts, given = self._outside()
@@ -133,20 +133,26 @@ class _Run:
             filled = copied(self.plain.caches[self.segments[1]])
             self.handed = run_steps(target, ids, self.exact.forced, self.segments[1:], filled, given)
 
-    def _doubtful_in(self, segment: Segment) -> int | None:
-        """The first layer in which the native reference itself is wrong in that segment.
+    def _why_no_chunk(self, single: Steps) -> str | None:
+        """Why the native reference says nothing of several tokens behind a cache, where `single` has one by one; None: it does.
 
-        Some of the library's state space models begin anew when several tokens come behind a cache.
+        Some of the library's state space models begin anew there, and some of its linear attention refuses.
         """
+        prompt, chunk = self.segments[:2]
+        try:
+            steps = run_steps(self.native, self.ids, self.exact.forced, [prompt, chunk])
+        except (RuntimeError, ValueError, TypeError, IndexError) as refusal:
+            return f"the reference itself refuses them ({str(refusal).splitlines()[0][:120]})"
+        here = slice(*chunk)
         for index, given in enumerate(self.exact.forced):
-            here = slice(*segment)
             base, keep = rows(given[:, here]), ~self.exact.undecided[index][here]
             if base.shape[0] != keep.shape[0] or not bool(keep.any()):
                 continue
             update = rows(self.exact.outputs[index][:, here]) - base
-            error = tensor_error(rows(self.plain.joined(index, [segment])) - base, update, keep)
-            if precision.native_doubtful(error, dtype_name(self.dtype)):
-                return index
+            error = tensor_error(rows(steps.joined(index, [chunk])) - base, update, keep)
+            one_by_one = tensor_error(rows(single.joined(index, [(at, at + 1) for at in range(*chunk)])) - base, update, keep)
+            if precision.far_beyond(error, one_by_one, dtype_name(self.dtype)):
+                return f"the reference itself is wrong there at layer {index}"
         return None
 
     def _outside(self) -> tuple[tuple[PartError, ...], dict[Segment, list[dict[str, Any]]]]:

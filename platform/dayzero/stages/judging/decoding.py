@@ -40,7 +40,7 @@ def decoding_check(observed: DecodeErrors, rung: str, evidence: tuple[str, ...] 
             "prompt_tokens": observed.prompt_tokens,
             "chunk_tokens": observed.chunk_tokens,
             "steps": observed.steps,
-            "chunk_not_judged_from_layer": observed.chunk_doubtful,
+            "chunk_not_judged": observed.chunk_not_judged,
             "tokens_excluded": sum(layer.tokens_excluded for layer in observed.layers),
             "paths_not_reached": not_reached(observed.paths) or None,
             "native_dtype": dtype,
@@ -71,12 +71,9 @@ def _verdict(observed: DecodeErrors, accused: list[str]) -> tuple[Verdict, str]:
     passed = (
         f"all {len(observed.layers)} layers decode {behind} tokens behind {observed.prompt_tokens} as closely as {dtype} itself"
     )
-    if observed.chunk_doubtful is None:
+    if observed.chunk_not_judged is None:
         return Verdict.PASS, passed
-    return Verdict.PASS, (
-        f"{passed}, one by one; several at once behind a cache are not judged: there the reference itself is wrong at layer "
-        f"{observed.chunk_doubtful}"
-    )
+    return Verdict.PASS, f"{passed}, one by one; several at once behind a cache are not judged: {observed.chunk_not_judged}"
 
 
 def _culprit(observed: DecodeErrors, layer: DecodeLayerError, line: precision.Line) -> Culprit:

@@ -115,6 +115,12 @@ def native_doubtful(native: TensorError, dtype: str) -> bool:
     return native.nonfinite > 0 or (native.rms_relative or 0.0) > (2.0 - 2.0 * COSINE[dtype]) ** 0.5
 
 
+def far_beyond(error: TensorError, usual: TensorError, dtype: str) -> bool:
+    """Whether an error of the native reference is of another kind than its usual one: more than ten times it."""
+    limit = FACTOR_MAX * max(usual.rms_relative or 0.0, RELATIVE_TOLERANCE[dtype])
+    return error.nonfinite > usual.nonfinite or error.rms_relative is None or error.rms_relative > limit
+
+
 def decoding_doubtful(layer: DecodeLayerError, dtype: str) -> bool:
     """The same for a layer in cached decoding: the native dtype's own steps against the whole text in higher precision."""
     return native_doubtful(layer.native, dtype) or (layer.native.rms_relative is None and not too_few_tokens(layer))
