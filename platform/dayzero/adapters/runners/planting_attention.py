@@ -1,6 +1,7 @@
 """Faults of attention in one layer: scale, heads, rotary pairing, window, sinks, cache."""
 
 import copy
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,8 @@ from dayzero.adapters.runners.planting_swaps import Planting
 from dayzero.adapters.runners.rotary_variants import turned
 from dayzero.errors import BadInputError
 
+ROTATES = "apply_rotary_pos_emb"
+"""What the modelling library's attention calls where it rotates queries and keys."""
 NO_SINK = -1e4
 """A sink's logit that takes nothing from the softmax, in every dtype."""
 
@@ -45,7 +48,7 @@ def has_sinks(layer: Any) -> bool:
 def has_rotary(layer: Any) -> bool:
     """Whether the attention rotates queries and keys."""
     attention = attention_of(layer)
-    return attention is not None and hasattr(sys.modules[type(attention).__module__], "apply_rotary_pos_emb")
+    return attention is not None and ROTATES in inspect.unwrap(type(attention).forward).__code__.co_names
 
 
 def attention_scale(planting: Planting, model: Any, layer: Any, seed: int) -> None:
