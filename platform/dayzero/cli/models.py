@@ -163,7 +163,7 @@ def _verify_library(bench: Bench, lease: Lease, json: bool) -> None:
     if bench.engine not in LIBRARIES or bench.degrees is None or bench.degrees.world < 2:
         raise BadInputError(
             f"--engine {bench.engine} needs one of {', '.join(LIBRARIES)} and a degree above 1.",
-            remedy="Write --engine transformers with --tp 2, --pp 2 or --ep 2 --dp 2.",
+            remedy="Write --engine transformers with --tp 2, --pp 2 or --tp 2 --ep 2.",
         )
     reports = [app.run_step(bench, lease, step) for step in app.library_steps()]
     checks = tuple(check for check in bench.ledger.checks(lease.adaptation_id) if check.check.startswith("parallel."))

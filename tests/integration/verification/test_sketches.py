@@ -1,5 +1,7 @@
 """Sketches of parts add up: over channels that ranks share out, over parts of sums, and to the error of what differs."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -20,14 +22,14 @@ def splitmix(counter: int) -> int:
     return mixed ^ mixed >> 31
 
 
-def taken(tensor: object, first: int | None = None) -> tuple[BlockPrint, ...]:
+def taken(tensor: Any, first: int | None = None) -> tuple[BlockPrint, ...]:
     sketcher = Sketcher(TOKENS, BLOCK, PROJECTIONS)
-    sketcher.show("layers.0.m", Point.OUTPUT, tensor, first)
+    sketcher.show("layers.0.m", Point.OUTPUT, tensor, None if first is None else (first, tensor.shape[-1]))
     (one,) = sketcher.prints(0).prints
     return unpack(one, PROJECTIONS)
 
 
-def drawn(seed: int = 0) -> object:
+def drawn(seed: int = 0) -> Any:
     return torch.randn((1, TOKENS, WIDTH), generator=torch.Generator().manual_seed(seed))
 
 

@@ -16,7 +16,7 @@ from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.measuring import held_bytes, parameters_of
 from dayzero.adapters.runners.process_memory import own_peak_bytes
 from dayzero.adapters.runners.replaying import Keeper
-from dayzero.adapters.runners.sketching import Shower, Sketcher, watch
+from dayzero.adapters.runners.sketching import Part, Shower, Sketcher, watch
 from dayzero.codec import dump
 from dayzero.domain.observed_parallel import RankObserved
 from dayzero.domain.planning import Degrees
@@ -50,19 +50,15 @@ def distribution(degrees: Degrees) -> Any:
         raise BadInputError(
             "this release of the modelling library runs no ranks of its own.", remedy="Install transformers 5.20 or newer."
         ) from error
-    alike = Degrees(degrees.tp, degrees.pp, degrees.ep, degrees.dp)
-    shared = degrees.ep in (1, degrees.tp * degrees.dp) and (degrees.dp == 1 or degrees.ep > 1)
-    if alike != degrees or not shared or (degrees.pp > 1 and degrees.world > degrees.pp):
+    known = (Degrees(tp=degrees.tp), Degrees(pp=degrees.pp), Degrees(tp=degrees.tp, ep=degrees.tp))
+    if degrees not in known:
         raise BadInputError(
-            f"{degrees}: the modelling library is run with tp, pp or ep alone, or with ep over the tp ranks.",
-            remedy="Ask for --tp N, --pp N, --tp N --ep N or --ep N --dp N.",
+            f"{degrees}: the modelling library is run with tp or pp alone, or with experts whole on the tp ranks.",
+            remedy="Ask for --tp N, --pp N, or --tp N --ep N.",
         )
     if degrees.pp > 1:
         return DistributedConfig(pp_size=degrees.pp)
-    if degrees.ep > 1:
-        plan: Any = {} if degrees.tp == 1 else "auto"
-        return DistributedConfig(tp_size=degrees.tp * degrees.dp, ep_size=degrees.ep, tp_plan=plan)
-    return DistributedConfig(tp_size=degrees.tp, tp_plan="auto")
+    return DistributedConfig(tp_size=degrees.tp, tp_plan="auto", ep_size=degrees.ep)
 
 
 def run_library_rank(task: LibraryTask) -> None:
@@ -75,7 +71,7 @@ def run_library_rank(task: LibraryTask) -> None:
     )
     model = _load(Path(task.model_dir), distribution(task.degrees))
     shower: Shower = Keeper(task.replay) if task.replay else Sketcher(len(task.tokens), task.token_block)
-    watch(model, shower, _first_channels(model))
+    watch(model, shower, _parts(model))
     if isinstance(shower, Keeper):
         shower.watch_given(model)
     with torch.no_grad():
@@ -102,18 +98,18 @@ def _load(folder: Path, distributed: Any) -> Any:
     return AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", **given).eval()
 
 
-def _first_channels(model: Any) -> Callable[[str], int | None]:
-    """The first channel of those that a linear module returns here, where its weight is cut into stretches of rows."""
+def _parts(model: Any) -> Callable[[str], Part | None]:
+    """The channels that a linear module computes here, where its weight is cut into stretches of rows."""
     from torch.distributed.tensor import DTensor, Shard
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
-    found: dict[str, int] = {}
+    found: dict[str, Part] = {}
     for name, module in model.named_modules():
         weight = module._parameters.get("weight")
         if not isinstance(weight, DTensor) or any(module is end for end in ends):
             continue
         if isinstance(module, torch.nn.Linear) and tuple(weight.placements) == (Shard(0),):
-            offset = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)[1]
-            found[name] = int(offset[0])
+            shape, offset = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
+            found[name] = int(offset[0]), int(shape[0])
     return found.get

@@ -62,7 +62,7 @@ def observe_parallel(request: RunRequest) -> ParallelObserved:
     assert found.prints is not None
     divergence = first_divergent(found.prints)
     replay = None if divergence is None else _replay(divergence, crew, folder, given.ids, at)
-    return replace(found, notes=crew.notes, replay=replay, observed_s=time.monotonic() - began)
+    return replace(found, notes=(*found.notes, *crew.notes), replay=replay, observed_s=time.monotonic() - began)
 
 
 Task = RankTask | LibraryTask

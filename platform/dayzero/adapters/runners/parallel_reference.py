@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -17,11 +18,13 @@ from dayzero.domain.fingerprints import Fingerprints, Point, RankPrints
 from dayzero.domain.observations import TensorError
 from dayzero.domain.observed_parallel import ParallelObserved, RankObserved
 from dayzero.domain.planning import Degrees
+from dayzero.errors import DayzeroError
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """What one process found: errors of the ranks' logits and of its own, its fingerprints, its number of parameters."""
+    """What one process found: errors of the ranks' logits and of its own, its fingerprints, its number of parameters, and what
+    it lacks."""
 
     target: TensorError
     native: TensorError
@@ -30,6 +33,10 @@ class Alone:
     wide_prints: RankPrints
     native_prints: RankPrints
     parameters: int
+    lacks: str = ""
+
+
+WIDE_LACKS = "the model's code runs in float32 alone: one process in it stands for the higher precision"
 
 
 def cuts_of(ranks: tuple[RankPrints, ...]) -> Cuts:
@@ -46,25 +53,39 @@ def run_alone(folder: Path, ids: torch.Tensor, logits: Path, cuts: Cuts, token_b
     """Compute, compare the ranks' logits, and write an Alone."""
     loading.quiet()
     single = loading.load_model(folder, torch.float32)
-    sketchers = [Sketcher(ids.shape[1], token_block, cuts=cuts) for _ in range(2)]
-    handles = watch(single, sketchers[0])
-    exact = wide_logits(single, ids, torch.float64)
-    for handle in handles:
-        handle.remove()
-    watch(single, sketchers[1])
+    looks = Sketcher(ids.shape[1], token_block, cuts=cuts)
+    handles = watch(single, looks)
     with torch.no_grad():
         alone = single(ids, use_cache=False).logits[0]
+    for handle in handles:
+        handle.remove()
+    native = looks.prints(-1)
+    exact, wide, why = _wide(single, ids, Sketcher(ids.shape[1], token_block, cuts=cuts)) or (alone, native, WIDE_LACKS)
     parallel = load_file(logits)["logits"]
     found = Alone(
         tensor_error(parallel, exact),
         tensor_error(alone, exact),
         tensor_error(parallel, alone),
         float((parallel.argmax(-1) == exact.argmax(-1)).to(torch.float64).mean()),
-        sketchers[0].prints(-1),
-        sketchers[1].prints(-1),
+        wide,
+        native,
         parameters_of(single),
+        why,
     )
     answer.write_bytes(dump(found))
+
+
+def _wide(single: Any, ids: torch.Tensor, looks: Sketcher) -> tuple[torch.Tensor, RankPrints, str] | None:
+    """Logits and fingerprints in float64; None where the model's code knows no such run, and the log says why."""
+    handles = watch(single, looks)
+    try:
+        return wide_logits(single, ids, torch.float64), looks.prints(-1), ""
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, DayzeroError) as error:
+        print(f"no run in float64: {type(error).__name__}: {error}")
+        return None
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def keep_alone(folder: Path, ids: torch.Tensor, module: str, into: Path) -> None:
@@ -90,7 +111,8 @@ def observed_of(
     """What ranks and one process found, side by side."""
     prints = Fingerprints(dtype_name(torch.float32), alone.wide_prints, alone.native_prints, printed)
     return ParallelObserved(
-        degrees, dtype_name(torch.float32), dtype_name(torch.float64), given.ids.shape[1], given.source,
-        alone.target, alone.native, alone.between, alone.top1_agreement, ranks,
+        degrees, dtype_name(torch.float32), dtype_name(torch.float32 if alone.lacks else torch.float64), given.ids.shape[1],
+        given.source, alone.target, alone.native, alone.between, alone.top1_agreement, ranks,
+        (alone.lacks,) if alone.lacks else (),
         parameters=alone.parameters, prints=prints, engine=engine,
     )  # fmt: skip

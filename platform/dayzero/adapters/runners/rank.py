@@ -22,7 +22,7 @@ from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.adapters.runners.rank_tensors import SCALE
 from dayzero.adapters.runners.rank_wiring import wire
 from dayzero.adapters.runners.replaying import Keeper
-from dayzero.adapters.runners.sketching import Shower, Sketcher, watch
+from dayzero.adapters.runners.sketching import Part, Shower, Sketcher, watch
 from dayzero.codec import dump, load
 from dayzero.domain.observations import RankMemory
 from dayzero.domain.observed_parallel import RankObserved
@@ -76,7 +76,7 @@ def run_rank(task: RankTask) -> None:
         _answer(task, observed)
         return
     if shower is not None:
-        watch(ranked.model, shower, _first_channels(ranked.model, manifest).get)
+        watch(ranked.model, shower, _parts(ranked.model, manifest).get)
     if isinstance(shower, Keeper):
         shower.watch_given(ranked.model)
     width = ranked.model.config.get_text_config().hidden_size
@@ -106,18 +106,18 @@ def _planned(manifest: ShardManifest) -> int:
     return sum(prod(tensor.shape) for file in manifest.files for tensor in file.tensors if SCALE not in tensor.name)
 
 
-def _first_channels(model: Any, manifest: ShardManifest) -> Mapping[str, int]:
-    """The first channel of those that a module returns here, where one stretch of its weight's rows lies here. Embeddings and
-    head return all of theirs."""
+def _parts(model: Any, manifest: ShardManifest) -> Mapping[str, Part]:
+    """The channels that a module computes here, where one stretch of its weight's rows lies here. Embeddings and head return
+    all of theirs."""
     ends = (model.get_input_embeddings(), model.get_output_embeddings())
     whole = {name for name, module in model.named_modules() if any(module is end for end in ends)}
     cut = {
-        tensor.name.removesuffix(".weight"): tensor.start
+        tensor.name.removesuffix(".weight"): (tensor.start, tensor.stop - tensor.start)
         for file in manifest.files
         for tensor in file.tensors
         if tensor.name.endswith(".weight") and tensor.dim == 0 and not (tensor.pieces or tensor.rows or tensor.padding_bytes)
     }
-    return {name: start for name, start in cut.items() if name not in whole}
+    return {name: part for name, part in cut.items() if name not in whole}
 
 
 def _answer(task: RankTask, observed: RankObserved | RankMemory) -> None:

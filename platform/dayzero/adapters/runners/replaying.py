@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from dayzero.adapters.runners.figures import tensor_error
 from dayzero.adapters.runners.placing import HOST
-from dayzero.adapters.runners.sketching import first_tensor
+from dayzero.adapters.runners.sketching import Part, first_tensor
 from dayzero.domain.fingerprints import Divergence, Point, Replay, ReplayedRank
 from dayzero.domain.observations import TensorError
 
@@ -24,13 +24,12 @@ class Keeper:
         self.first: dict[str, int | None] = {}
         self.group = (0, 0)
 
-    def show(
-        self, module: str, point: Point, value: Any, first: int | None = None, group: tuple[int, int] | None = None
-    ) -> None:
+    def show(self, module: str, point: Point, value: Any, part: Part | None = None, group: Part | None = None) -> None:
         """Keep it, if it is of the module."""
         tensor = first_tensor(value) if module == self.module else None
         if tensor is not None:
-            self.kept[point.value], self.first[point.value] = tensor.detach().to(HOST, copy=True), first
+            self.kept[point.value] = tensor.detach().to(HOST, copy=True)
+            self.first[point.value] = part[0] if part is not None and part[1] == tensor.shape[-1] else None
             self.group = group or self.group
 
     def watch_given(self, model: Any) -> None:

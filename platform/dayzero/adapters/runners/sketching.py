@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.placing import HOST
 from dayzero.domain.fingerprints import PROJECTIONS, TOKEN_BLOCK, Point, RankPrints, TensorPrint
+from dayzero.errors import BlockedError
 from dayzero.stages.fingerprints.packing import pack
 
 TOKENS, CHANNELS = 0, 1
@@ -28,17 +29,20 @@ ABSENT = ("Passed", "PipelineIdentityLayer")
 """Classes that stand where another pipeline stage has a module: ours, and the modelling library's."""
 
 
+Part = tuple[int, int]
+"""First and number: of channels, or of ranks."""
+
+
 class Shower(Protocol):
     """What is shown tensors while a model computes."""
 
-    def show(
-        self, module: str, point: Point, value: Any, first: int | None = None, group: tuple[int, int] | None = None
-    ) -> None:
-        """The value at that point of the module; `first` and `group` as a TensorPrint's."""
+    def show(self, module: str, point: Point, value: Any, part: Part | None = None, group: Part | None = None) -> None:
+        """The value at that point of the module. `part`: the first channel and the number of those that the rank computes, if
+        it returns no more; `group`: the first rank and the number of those that sum it."""
         ...
 
 
-Cuts = Mapping[str, frozenset[tuple[int, int]]]
+Cuts = Mapping[str, frozenset[Part]]
 """By module, the parts (first channel, channels) of its output that ranks hold."""
 
 
@@ -79,20 +83,18 @@ class Sketcher:
     last: tuple[torch.Tensor, torch.Tensor] | None = None
     drawn: dict[tuple[int, int, int, torch.dtype, torch.device], torch.Tensor] = field(default_factory=dict)
 
-    def show(
-        self, module: str, point: Point, value: Any, first: int | None = None, group: tuple[int, int] | None = None
-    ) -> None:
+    def show(self, module: str, point: Point, value: Any, part: Part | None = None, group: Part | None = None) -> None:
         """Sketch the first floating tensor of the value; one that an inner module just returned is not sketched again."""
         # A mode that makes float64 of what model code calls float32 is not meant for this code.
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            self._show(module, point, first_tensor(value), first, group)
+            self._show(module, point, first_tensor(value), part, group)
 
-    def _show(
-        self, module: str, point: Point, tensor: torch.Tensor | None, first: int | None, group: tuple[int, int] | None
-    ) -> None:
+    def _show(self, module: str, point: Point, tensor: torch.Tensor | None, part: Part | None, group: Part | None) -> None:
         rows = None if tensor is None else self._rows(tensor.detach())
         if tensor is None or rows is None:
             return
+        # A module that gathers what its ranks computed returns everything.
+        first = part[0] if part is not None and part[1] == rows.shape[1] else None
         if self.last is not None and tensor is self.last[0] and point is not Point.BEFORE_SUM:
             if point is Point.INPUT:
                 self._keep((module, point, first, rows.shape[1]), self.last[1], group)
@@ -102,8 +104,8 @@ class Sketcher:
         self.last = None if point is Point.BEFORE_SUM else (tensor, figures)
         self._keep((module, point, first, rows.shape[1]), figures, group)
         for start, channels in self.cuts.get(module, ()) if point is Point.OUTPUT and first is None else ():
-            part = rows[:, start : start + channels]
-            self._keep((module, point, start, channels), self._figures(part, start), group)
+            cut = rows[:, start : start + channels]
+            self._keep((module, point, start, channels), self._figures(cut, start), group)
 
     def prints(self, rank: int) -> RankPrints:
         """What was taken, in the order of the computation."""
@@ -124,7 +126,7 @@ class Sketcher:
             return tensor.reshape(-1, self.tokens).t()
         return None
 
-    def _keep(self, key: tuple[str, Point, int | None, int], figures: torch.Tensor, group: tuple[int, int] | None) -> None:
+    def _keep(self, key: tuple[str, Point, int | None, int], figures: torch.Tensor, group: Part | None) -> None:
         # What is shown again (a layer whose arguments were asked for before) takes its place in the order anew.
         self.taken.pop(key, None)
         self.taken[key] = figures, group
@@ -184,7 +186,7 @@ def watched(model: Any) -> Iterable[tuple[str, Any]]:
             yield name, module
 
 
-def watch(model: Any, shower: Shower, first_of: Callable[[str], int | None] = lambda _: None) -> list[Any]:
+def watch(model: Any, shower: Shower, part_of: Callable[[str], Part | None] = lambda _: None) -> list[Any]:
     """Show every module's output and every decoder layer's input as the model computes; handles that end it.
 
     The hooks are closures, which copies of a module share: a widened layer shows what it computes here too.
@@ -193,7 +195,7 @@ def watch(model: Any, shower: Shower, first_of: Callable[[str], int | None] = la
     for name, module in watched(model):
         handles.append(
             module.register_forward_hook(
-                lambda _module, _args, out, name=name: shower.show(name, Point.OUTPUT, out, first_of(name))
+                lambda _module, _args, out, name=name: shower.show(name, Point.OUTPUT, out, part_of(name))
             )
         )
     for name, layer in _layers(model):
@@ -211,5 +213,9 @@ def watch(model: Any, shower: Shower, first_of: Callable[[str], int | None] = la
 
 
 def _layers(model: Any) -> Iterable[tuple[str, Any]]:
-    path, layers = loading.decoder_layers(model)
+    try:
+        path, layers = loading.decoder_layers(model)
+    except BlockedError:
+        # Without a list of layers there are no inputs of theirs; modules have their outputs all the same.
+        return ()
     return ((f"{path}.{index}", layer) for index, layer in enumerate(layers))

@@ -1,6 +1,6 @@
 """Verdicts on a parallel run: its logits, its fingerprints, and the share of the weights that each rank holds."""
 
-from dayzero.domain.fingerprints import Divergence, Point, Replay
+from dayzero.domain.fingerprints import Divergence, Point, Replay, ReplayedRank
 from dayzero.domain.observations import CheckName
 from dayzero.domain.observed_parallel import ParallelObserved, RankObserved
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
@@ -84,7 +84,7 @@ def fingerprints_check(
         numbers={} if found is None else {"divergent": len(found.divergences), "without_counterpart": found.skipped,
                                           "engine": observed.engine},
     )  # fmt: skip
-    if first is None:
+    if first is None or verdict is not Verdict.FAIL:
         return check, ()
     # An error that is not a number counts as complete.
     error = 1.0 if first.error is None else first.error
@@ -104,14 +104,19 @@ def _prints_verdict(observed: ParallelObserved, found: Compared | None) -> tuple
     if not found.divergences:
         return Verdict.PASS, f"{found.tensors} tensors of {len(observed.ranks)} ranks agree with one process's"
     first = found.divergences[0]
-    return Verdict.FAIL, f"{place_of(observed, first)}{_confirmed(observed.replay, first)}"
+    reason = f"{place_of(observed, first)}{_confirmed(observed.replay, first)}"
+    if _refuted(observed.replay, first):
+        return Verdict.ERROR, f"{reason}: its fingerprint and its tensor contradict each other, so nothing behind it is judged"
+    return Verdict.FAIL, reason
 
 
 def place_of(observed: ParallelObserved, first: Divergence) -> str:
     """Where the ranks first leave one process, in words."""
     error = "is not finite" if first.error is None else f"is off by {first.error:.3g}, tolerance {first.tolerance:.3g}"
     tokens = f"tokens {first.tokens[0]} to {first.tokens[1]}"
-    if first.point is Point.INPUT:
+    if first.point is Point.INPUT and first.layer:
+        what = f"what {first.module} is given, though what the layers before it returned is right,"
+    elif first.point is Point.INPUT:
         what = f"what {first.module} is given"
     elif first.point is Point.BEFORE_SUM:
         what = f"{first.module}: the parts of all ranks together"
@@ -131,16 +136,28 @@ def _sums(observed: ParallelObserved, first: Divergence) -> bool:
     )
 
 
+def _replayed(replay: Replay | None, first: Divergence) -> ReplayedRank | None:
+    """The rank that the divergence names, or the worst of all, in the run of the operator alone."""
+    rows = [] if replay is None else [row for row in replay.ranks if first.rank is None or row.rank == first.rank]
+    return max(rows, key=lambda row: row.returned.rms_relative or 0.0, default=None)
+
+
+def _refuted(replay: Replay | None, first: Divergence) -> bool:
+    """Whether the operator alone is right where its fingerprint is not."""
+    row = _replayed(replay, first)
+    if row is None or row.returned.rms_relative is None:
+        return False
+    return row.returned.rms_relative <= first.tolerance and row.returned.nonfinite == 0
+
+
 def _confirmed(replay: Replay | None, first: Divergence) -> str:
-    if replay is None:
+    row = _replayed(replay, first)
+    if replay is None or row is None or row.returned.rms_relative is None:
         return ""
-    rows = [row for row in replay.ranks if first.rank is None or row.rank == first.rank]
-    worst = max(rows, key=lambda row: row.returned.rms_relative or 0.0, default=None)
-    if worst is None or worst.returned.rms_relative is None:
-        return ""
-    within = None if worst.given is None else worst.given.rms_relative
+    how = "kept whole" if first.point is Point.INPUT else "alone"
+    within = None if row.given is None or first.point is Point.INPUT else row.given.rms_relative
     given = "" if within is None else f", given an input within {within:.2g}"
-    return f"; alone it is off by {worst.returned.rms_relative:.3g} from {replay.expected}{given}"
+    return f"; {how} it is off by {row.returned.rms_relative:.3g} from {replay.expected}{given}"
 
 
 def share_check(observed: ParallelObserved, rung: str, evidence: tuple[str, ...] = ()) -> Check:
