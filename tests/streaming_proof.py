@@ -36,7 +36,7 @@ def mixture(layers: int, hidden: int = 1024, experts: int = 64, vocabulary: int 
 
 
 def write(folder: Path, config: Config, per_file_bytes: int = GIB, seed: int = 5) -> int:
-    """Write the checkpoint, file by file; the bytes of its tensors."""
+    """Write the checkpoint, file by file; the bytes of its tensors. Tensors of one shape are one noise, each turned further."""
     import torch
     from safetensors.torch import save_file
 
@@ -54,9 +54,17 @@ def write(folder: Path, config: Config, per_file_bytes: int = GIB, seed: int = 5
         parts[-1].append((name, shape))
         held, total = held + size, total + size
     index: dict[str, str] = {}
+    noises: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
+    turns: dict[tuple[str, tuple[int, ...]], int] = {}
     for number, part in enumerate(parts):
         file = f"model-{number + 1:05d}-of-{len(parts):05d}.safetensors"
-        made = {name: weights_of(name, shape, seed).to(torch.bfloat16) for name, shape in part}
+        made = {}
+        for name, shape in part:
+            kind = (name.split(".")[-2], shape)
+            if kind not in noises:
+                noises[kind] = weights_of(name, shape, seed).to(torch.bfloat16)
+            turns[kind] = turns.get(kind, -1) + 1
+            made[name] = noises[kind].roll(turns[kind] * 4099)
         save_file(made, folder / file, {"format": "pt"})
         index |= dict.fromkeys(made, file)
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": total}, "weight_map": index}))

@@ -1,6 +1,6 @@
 """One observation of a checkpoint within a memory limit, which a cgroup holds where this process may make one.
 
-    python tests/streaming_run.py FOLDER OBSERVATION LIMIT_BYTES WHERE WORK     prints one JSON document
+    python tests/streaming_run.py FOLDER OBSERVATION LIMIT_BYTES WHERE WORK TOKENS     prints one JSON document
 
 OBSERVATION is layers or perplexity; LIMIT_BYTES 0 is none; WHERE is auto, memory or stream; WORK takes what the runner keeps.
 """
@@ -21,7 +21,7 @@ APART = ("observed_s", "source")
 """What two runs of the same may differ in."""
 
 
-def measured(folder: Path, observation: str, limit_bytes: int, where: str, work: Path) -> dict[str, Any]:
+def measured(folder: Path, observation: str, limit_bytes: int, where: str, work: Path, tokens: int) -> dict[str, Any]:
     """How the run ended, what it took, and the digest of every figure that it observed."""
     with own_group() as group:
         held = group is not None and limit_bytes > 0 and group.hold_to(limit_bytes)
@@ -29,7 +29,7 @@ def measured(folder: Path, observation: str, limit_bytes: int, where: str, work:
         began = time.monotonic()
         try:
             asked = RunRequest(
-                Observation(observation), "cpu", str(folder), options={"layers_from": where, "tokens": 96, "compile": False}
+                Observation(observation), "cpu", str(folder), options={"layers_from": where, "tokens": tokens, "compile": False}
             )
             outcome = runner.run(asked, RunLimits(TIMEOUT_S, limit_bytes or None))
         finally:
@@ -51,4 +51,6 @@ def _peak(group: MemoryGroup | None) -> int | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measured(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], Path(sys.argv[5]))))
+    print(
+        json.dumps(measured(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4], Path(sys.argv[5]), int(sys.argv[6])))
+    )
