@@ -82,12 +82,10 @@ def plain_read_s(folder: Path) -> float:
     return time.monotonic() - began
 
 
-def observe(
-    folder: Path, observation: str, limit_bytes: int, where: str, work: Path, timeout_s: float = 3300
-) -> dict[str, Any]:
+def observe(folder: Path, observation: str, limit_bytes: int, where: str, work: Path, tokens: int = 96) -> dict[str, Any]:
     """One observation in a process of its own."""
-    command = [sys.executable, str(CHILD), str(folder), observation, str(limit_bytes), where, str(work)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    command = [sys.executable, str(CHILD), str(folder), observation, str(limit_bytes), where, str(work), str(tokens)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

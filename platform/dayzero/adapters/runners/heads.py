@@ -6,7 +6,7 @@ import torch
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.layer_sources import LayerSource, as_source
-from dayzero.adapters.runners.three_ways import in_precision, layer_calls, run_wide, widened
+from dayzero.adapters.runners.three_ways import around_layers, layer_calls, outside_in, run_wide, widened
 from dayzero.errors import BlockedError
 
 
@@ -35,22 +35,30 @@ class _Collapse(torch.nn.Module):  # type: ignore[misc]
 
 
 def head_logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
-    """Logits [tokens, vocabulary]: final norm, head, and the cap on logits where the configuration has one."""
-    return _logits(model, _head_parts(model, hidden.dtype), hidden)
+    """Logits [tokens, vocabulary] from what the last layer gives, by the model's own code: norm, head, scales and caps."""
+    return heads_of(model, [hidden])[0]
 
 
-def _head_parts(model: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Final norm and head in the dtype."""
-    norm, head = final_norm(model), model.get_output_embeddings()
-    return (norm, head) if dtype is head.weight.dtype else (widened(norm, dtype), widened(head, dtype))
+def heads_of(model: Any, hidden: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same for several hidden states of one dtype; what is outside of the layers is widened to it once for all."""
+    dtype = hidden[0].dtype
+    outside = outside_in(model, model, dtype)
+    return [_logits(model, outside, states) for states in hidden]
 
 
-def _logits(model: Any, parts: tuple[Any, Any], hidden: torch.Tensor) -> torch.Tensor:
-    norm, head = parts
-    with torch.no_grad(), in_precision(hidden.dtype):
-        logits: torch.Tensor = head(norm(hidden))[0]
-    cap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    return torch.tanh(logits / cap) * cap if cap else logits
+def _logits(model: Any, outside: dict[str, torch.Tensor], hidden: torch.Tensor) -> torch.Tensor:
+    left = len(loading.decoder_layers(model)[1])
+
+    def layer(hidden_states: torch.Tensor, *_args: Any, **_kwargs: Any) -> torch.Tensor:
+        nonlocal left
+        left -= 1
+        return hidden if left % count == 0 else hidden_states
+
+    count = left
+    ids = torch.zeros((1, hidden.shape[1]), dtype=torch.int64, device=hidden.device)
+    out = around_layers(model, model, {"input_ids": ids}, layer, hidden.dtype, outside)
+    found: torch.Tensor = out.logits[0]
+    return found
 
 
 def wide_logits(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -70,10 +78,4 @@ def wide_logits_each(given: Any, windows: list[torch.Tensor], dtype: torch.dtype
         with source.layer(index) as layer:
             wide = widened(layer, dtype)
             hidden = [run_wide(wide, states, kwargs[index]) for states, (_, kwargs) in zip(hidden, calls, strict=True)]
-    return wide_heads(source.model, hidden, dtype)
-
-
-def wide_heads(model: Any, hidden: list[torch.Tensor], dtype: torch.dtype) -> list[torch.Tensor]:
-    """Logits from each of those hidden states; norm and head are widened once for all."""
-    parts = _head_parts(model, dtype)
-    return [_logits(model, parts, states) for states in hidden]
+    return heads_of(source.model, hidden)

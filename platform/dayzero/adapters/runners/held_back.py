@@ -114,13 +114,12 @@ def _held_back() -> Iterator[list[tuple[Any, Any]]]:
             setattr(PreTrainedModel, name, original)
 
 
-def compute_buffers(module: Any, owner: Any) -> None:
-    """Give the buffers that no checkpoint holds (rotary tables) what the library's own initialisation computes."""
-    for child in module.children():
-        compute_buffers(child, child if isinstance(child, PreTrainedModel) else owner)
-    computed = [name for name in module._non_persistent_buffers_set if module._buffers.get(name) is not None]
-    if any(module._buffers[name].is_meta for name in computed):
-        for name in computed:
-            module._buffers[name] = torch.empty_like(module._buffers[name], device="cpu")
-        with torch.no_grad():
-            owner._init_weights(module)
+def compute_buffers(model: Any) -> None:
+    """Give the buffers that no checkpoint holds (rotary tables) what the library's own initialisation computes; parameters
+    have no memory that it could draw into."""
+    for module in model.modules():
+        for name in module._non_persistent_buffers_set:
+            buffer = module._buffers.get(name)
+            if buffer is not None and buffer.is_meta:
+                module._buffers[name] = torch.empty_like(buffer, device="cpu")
+    model.initialize_weights()

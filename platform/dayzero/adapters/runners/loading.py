@@ -168,16 +168,25 @@ def check_tokens(ids: list[int], vocabulary: int) -> None:
         )
 
 
+LAYER_LISTS = ("layers", "h", "blocks", "layer")
+"""What models call the list of their layers."""
+
+
 def decoder_layers(model: Any) -> tuple[str, Any]:
-    """Path and ModuleList of the decoder's layers; BlockedError when the model keeps them in no list."""
+    """Path and ModuleList of the decoder's layers; BlockedError when the model keeps them in no list.
+
+    Some models have two sublayers of the configuration's count in each layer (LongCat): the only list in the model's base is
+    theirs.
+    """
     wanted = getattr(model.config.get_text_config(), "num_hidden_layers", None)
-    for name, module in model.named_modules():
-        if (
-            isinstance(module, torch.nn.ModuleList)
-            and len(module) == wanted
-            and name.split(".")[-1] in ("layers", "h", "blocks", "layer")
-        ):
-            return name, module
+    lists = [
+        (name, module) for name, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) and name.split(".")[-1] in LAYER_LISTS
+    ]  # fmt: skip
+    base = getattr(model, "base_model_prefix", "")
+    alone = [one for one in lists if one[0].rpartition(".")[0] == base]
+    for name, module in (*(one for one in lists if len(one[1]) == wanted), *(alone if len(alone) == 1 else ())):
+        return name, module
     raise BlockedError("no list of decoder layers was found in the model.", remedy="This architecture needs its own recipe.")
 
 

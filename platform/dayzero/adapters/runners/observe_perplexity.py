@@ -13,7 +13,7 @@ from dayzero.adapters.runners.agreement import agreement
 from dayzero.adapters.runners.baseline_files import recorded_logits
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, finite
-from dayzero.adapters.runners.heads import head_logits, wide_heads
+from dayzero.adapters.runners.heads import heads_of
 from dayzero.adapters.runners.layer_sources import LayerSource, open_source
 from dayzero.adapters.runners.placing import device_for, fetched, placed
 from dayzero.adapters.runners.three_ways import (
@@ -109,7 +109,7 @@ def _three_ways(
         for index in range(source.count):
             with source.layer(index):
                 ours.advance(index, target.layers[index], run)
-    targets = [fetched(head_logits(target.model, hidden)) for hidden in ours.hidden]
+    targets = [fetched(one) for one in heads_of(target.model, ours.hidden)]
     return list(zip(exact, native, targets, strict=True))
 
 
@@ -129,9 +129,9 @@ def reference_logits(
             if streamed:
                 native.advance(index, layer, run_layer)
             beside(index)
-    exact = wide_heads(source.model, wide.hidden, wide_dtype)
+    exact = heads_of(source.model, wide.hidden)
     if streamed:
-        return exact, [head_logits(source.model, hidden) for hidden in native.hidden]
+        return exact, heads_of(source.model, native.hidden)
     with torch.no_grad():
         return exact, [source.model(ids, use_cache=False).logits[0] for ids in windows]
 

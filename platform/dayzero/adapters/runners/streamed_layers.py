@@ -41,7 +41,7 @@ class StreamedLayers:
         self.path, self._layers = loading.decoder_layers(self.model)
         self.count = len(self._layers)
         self.model.tie_weights()
-        compute_buffers(self.model, self.model)
+        compute_buffers(self.model)
         self._empty = {id(tensor): tensor for _, tensor in _entries(self.model) if tensor.is_meta}
         self._keys = self._keys_of_placeholders()
         self._of_layer = [{id(tensor) for _, tensor in _entries(layer) if tensor.is_meta} for layer in self._layers]

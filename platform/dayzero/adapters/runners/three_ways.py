@@ -2,14 +2,14 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 import torch._inductor.codegen.common
 from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.figures import dtype_name
@@ -59,51 +59,89 @@ def widened(module: Any, dtype: torch.dtype) -> Any:
 
 def layer_calls(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> Call:
     """What the model would call its layers with, in that dtype, without running them (masks, positions, rotary tables)."""
-    _, layers = loading.decoder_layers(model)
-    first: list[torch.Tensor] = []
     seen: list[dict[str, Any]] = []
+    first: list[torch.Tensor] = []
+
     # Some models pass masks and caches by position.
-    named = list(inspect.signature(layers[0].forward).parameters)[1:]
+    named = list(inspect.signature(loading.decoder_layers(model)[1][0].forward).parameters)[1:]
 
     def note(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         first.append(hidden_states)
         seen.append({**dict(zip(named, args, strict=False)), **kwargs})
         return hidden_states
 
-    for layer in layers:
-        layer.forward = note
-    try:
-        with torch.no_grad(), in_precision(dtype), _around_layers(model.base_model, dtype):
-            embedded = model.get_input_embeddings()(ids).to(dtype)
-            model.base_model(inputs_embeds=embedded, use_cache=False)
-    finally:
-        for layer in layers:
-            del layer.forward
-    for kwargs in seen:
+    with torch.no_grad(), in_precision(dtype):
+        embedded = model.get_input_embeddings()(ids).to(dtype)
+    base = model.base_model
+    around_layers(base, model, {"inputs_embeds": embedded}, note, dtype, outside_in(base, model, dtype))
+    layers = len(loading.decoder_layers(model)[1])
+    for kwargs in seen[-layers:]:
         # Layers that route by token want the tokens themselves, which the model does not know when it is given embeddings.
         if kwargs.get("input_ids", ids) is None:
             kwargs["input_ids"] = ids
-    return first[0], seen
+    return first[-layers], seen[-layers:]
 
 
-@contextmanager
-def _around_layers(base: Any, dtype: torch.dtype) -> Iterator[None]:
-    """While it lasts, what an encoder adds to its embeddings (positions, segments, a norm) is in that dtype too, and nothing
-    pools what comes out."""
-    whole, pooler = getattr(base, "embeddings", None), getattr(base, "pooler", None)
-    parts = [] if whole is None or isinstance(whole, torch.nn.Embedding) else [one.dtype for one in whole.parameters()]
-    swapped = not all(one is dtype for one in parts)
-    if swapped:
-        base.embeddings = widened(whole, dtype)
-    if pooler is not None:
-        base.pooler = None
-    try:
-        yield
-    finally:
-        if swapped:
-            base.embeddings = whole
+def around_layers(
+    called: Any,
+    model: Any,
+    given: dict[str, Any],
+    layer: Callable[..., torch.Tensor],
+    dtype: torch.dtype,
+    outside: dict[str, torch.Tensor],
+) -> Any:
+    """What the model's own code gives when `layer` stands for each of its layers, and `outside` (see outside_in) for the
+    parameters around them; rows of embeddings come in the dtype, and nothing pools what comes out."""
+    _, layers = loading.decoder_layers(model)
+    failure: Exception | None = None
+    for answer in (lambda out: out, lambda out: (out,)):
+        # Some models unpack what their layers return, which is known only when they do.
+        pooler = getattr(model.base_model, "pooler", None)
         if pooler is not None:
-            base.pooler = pooler
+            model.base_model.pooler = None
+        for one in layers:
+            one.forward = _answering(layer, answer)
+        handles = [
+            table.register_forward_hook(lambda _module, _args, out: out.to(dtype))
+            for table in called.modules() if isinstance(table, torch.nn.Embedding)
+        ]  # fmt: skip
+        try:
+            with torch.no_grad(), in_precision(dtype):
+                return torch.func.functional_call(called, outside, (), {**given, "use_cache": False}, tie_weights=False)
+        except (IndexError, ValueError) as error:
+            failure = failure or error
+        finally:
+            for handle in handles:
+                handle.remove()
+            for one in layers:
+                del one.forward
+            if pooler is not None:
+                model.base_model.pooler = pooler
+    assert failure is not None
+    raise failure
+
+
+def _answering(layer: Callable[..., torch.Tensor], answer: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: answer(layer(*args, **kwargs))
+
+
+def outside_in(called: Any, model: Any, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Parameters of that part of the model, outside of its layers and of other modalities' towers, in the wider dtype where
+    they have another; tables of embeddings stay what they are."""
+    modules = dict(called.named_modules())
+    layers = loading.decoder_layers(model)[1]
+    around = {name for name, module in modules.items() if any(part is layers for part in module.modules())}
+    towers = tuple(
+        f"{name}." for name, module in modules.items() if isinstance(module, PreTrainedModel) and name and name not in around
+    )
+    inside = {id(parameter) for parameter in layers.parameters()}
+    found = {}
+    for name, parameter in called.named_parameters(remove_duplicate=False):
+        owner = modules[name.rpartition(".")[0]]
+        narrow = parameter.is_floating_point() and parameter.dtype.itemsize < dtype.itemsize
+        if narrow and id(parameter) not in inside and not isinstance(owner, torch.nn.Embedding) and not name.startswith(towers):
+            found[name] = parameter.to(dtype)
+    return found
 
 
 def run_layer(layer: Callable[..., Any], hidden: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
