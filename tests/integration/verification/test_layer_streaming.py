@@ -24,7 +24,10 @@ from streamed_families import figures, from_where  # noqa: E402 - after importor
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
-@pytest.mark.parametrize("family", streamed_families.SHOWN)
+SLOWER = [pytest.param(family, marks=pytest.mark.slow) for family in streamed_families.SHOWN]
+
+
+@pytest.mark.parametrize("family", [*streamed_families.OFTEN, *SLOWER])
 def test_a_streamed_family_gives_the_same_bits(family: str) -> None:
     both = streamed_families.observe_family(family)
     assert both.equal and not both.why, both
