@@ -110,5 +110,5 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     request = streamed_families.checkpoint("llama", tmp_path)
     (file,) = Path(str(request.model_dir)).glob("*.safetensors")
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    with pytest.raises(BadInputError, match="cannot be read"):
+    with pytest.raises(BadInputError, match=r"places tensor .* up to byte"):
         observe_layers(from_where(request, "stream"))
