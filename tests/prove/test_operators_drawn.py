@@ -19,7 +19,7 @@ FAULTS = {
 """Operators that the architecture calls with floating inputs of its own."""
 
 
-@pytest.mark.parametrize("family", sorted(FAULTS))
+@pytest.mark.parametrize("family", list(FAULTS))
 def test_sound_runs_pass_and_planted_faults_are_named(family: str) -> None:
     sound = sampling_scenes.scene("clean", family, DTYPES, SEEDS)
     found = sampling_scenes.scene("planted", FAULTS[family], family, DTYPES)
@@ -32,9 +32,9 @@ def test_sound_runs_pass_and_planted_faults_are_named(family: str) -> None:
         {
             "sound_runs": len(sound),
             "false_alarms": [row["reason"] for row in alarms],
-            "calls": sum(row["calls"] for row in sound),
+            "distinct_calls": sum(row["calls"] for row in sound if row["seed"] == 0),
             "judged": sum(row["numbers"]["judged"] for row in sound),
-            "identical": sum(row["numbers"]["identical"] for row in sound),
+            "identical": sum(row["numbers"]["identical"] for row in sound if row["seed"] == 0),
             "planted": len(found),
             "found": len(found) - len(missed),
             "named": {f"{row['fault']} in {row['dtype']}": row["reason"] for row in found},

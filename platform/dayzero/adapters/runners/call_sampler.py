@@ -54,10 +54,14 @@ class CallSampler:
         if shared and key in self.known:
             self.used.append(self.known[key])
             return
-        why = self._unfit(ways.target, call)
+        why = self._too_much(ways.target, call)
+        # Whatever the target can or cannot do, its arguments are looked at on the host.
+        call = call if why else placed(call, HOST)
+        why = why or _nothing_to_draw(call)
         if why is not None:
             self.left_out[why] += 1
             return
+        self.elements += _elements_in(call)
         samples, complaint = [], "no distribution fits it"
         for distribution in DISTRIBUTIONS:
             try:
@@ -66,22 +70,15 @@ class CallSampler:
                 complaint = f"neither the host's kernel nor float64 takes drawn inputs: {_first_line(error)}"
         self.found.append(CallSamples(*key, module, tuple(samples), roundings, shared, None if samples else complaint))
 
-    def _unfit(self, func: Any, call: tuple[Any, Any]) -> str | None:
-        tensors = [leaf for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    def _too_much(self, func: Any, call: tuple[Any, Any]) -> str | None:
+        """Why a call is not run at all: it computes nothing, or it is too large."""
         schema = getattr(func, "_schema", None)
         if schema is not None and any(item.alias_info is not None and not item.alias_info.is_write for item in schema.returns):
             return "it only looks at memory in another way"
-        if any(tensor.is_complex() or tensor.dtype is torch.float64 for tensor in tensors):
-            return "its inputs are wider than float32, or complex"
-        size = sum(tensor.numel() for tensor in tensors)
+        size = _elements_in(call)
         if size > CALL_ELEMENTS:
             return f"more than {CALL_ELEMENTS:,} elements in its inputs"
-        if not any(is_drawn(tensor) for tensor in tensors):
-            return "it has no floating argument to draw"
-        if self.elements + size > RUN_ELEMENTS:
-            return f"the run's {RUN_ELEMENTS:,} elements were spent"
-        self.elements += size
-        return None
+        return f"the run's {RUN_ELEMENTS:,} elements were spent" if self.elements + size > RUN_ELEMENTS else None
 
     def _is_native(self, ways: Ways) -> bool:
         """Whether the target runs the host's own kernel, by construction."""
@@ -109,6 +106,18 @@ class CallSampler:
         flushed = tree_map(_without_denormals, given)
         again = _comparable(ways.reference, given, triples(target, native, _exact(ways, flushed)))
         return [made, sample_of(distribution, again, roundings, inputs_flushed=True)]
+
+
+def _elements_in(call: tuple[Any, Any]) -> int:
+    return sum(leaf.numel() for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor))
+
+
+def _nothing_to_draw(call: tuple[Any, Any]) -> str | None:
+    """Why other values of these arguments (on the host) say nothing, or cannot be held against float64."""
+    tensors = [leaf for leaf in tree_leaves(call) if isinstance(leaf, torch.Tensor)]
+    if any(tensor.is_complex() or tensor.dtype is torch.float64 for tensor in tensors):
+        return "its inputs are wider than float32, or complex"
+    return None if any(is_drawn(tensor) for tensor in tensors) else "it has no floating argument to draw"
 
 
 def argument(func: Any, args: Any, kwargs: Any, name: str) -> Any:

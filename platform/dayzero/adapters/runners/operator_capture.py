@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from dayzero.adapters.runners.call_sampler import CallSampler, Ways, argument
+from dayzero.adapters.runners.call_sampler import CallSampler, Key, Ways, argument
 from dayzero.adapters.runners.figures import dtype_name, finite, share_within, tensor_error
 from dayzero.adapters.runners.placing import HOST, placed
 from dayzero.adapters.runners.sample_figures import ulps
@@ -64,7 +64,7 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         self.sampler = sampler
         self.seen: dict[tuple[str, tuple[str, ...], str], OperatorError] = {}
         self.device = HOST if sampler is None else sampler.device
-        self._missing: dict[str, str] = {}
+        self._missing: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -73,33 +73,36 @@ class OperatorCapture(TorchDispatchMode):  # type: ignore[misc]
         dtypes = tuple(dtype_name(tensor.dtype) for tensor in tensors)
         key = (name, dtypes, shape_class([tuple(tensor.shape) for tensor in tensors], self.tokens))
         if key in self.seen:
-            return self._run(func, args, kwargs)
+            return self._run(func, key, args, kwargs)
         why = self._incomparable(func, name, tensors, args, kwargs)
         wide = None if why else tree_map(widen, (args, kwargs))
-        result = self._run(func, args, kwargs)
-        if name in self._missing:
-            self.seen[key] = OperatorError(name, dtypes, key[2], self.module_now(), None, self._missing[name], 0, missing=True)
+        result = self._run(func, key, args, kwargs)
+        lacking = self._missing.get(key[:2])
+        if lacking is not None:
+            self.seen[key] = OperatorError(*key, self.module_now(), None, lacking, 0, missing=True)
             return result
         row = self.seen[key] = self._compare(key, func, wide, result, why)
         if self.sampler is not None and row.reference is not None:
-            own = row.reference == name
-            reference = _resolve(row.reference, func)
-            native = func if own else reference
-            ways = Ways(func, native, reference, None if own else len(reference._schema.arguments))
-            shared = own and name not in self.bridged
-            self.sampler.take(key, ways, (args, kwargs), row.module, self._roundings(name), shared=shared)
+            self._sample(self.sampler, func, key, row, (args, kwargs))
         return result
 
-    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """The call on the target; by the host where the target has no kernel of it."""
-        name = str(func)
-        if name not in self._missing:
+    def _sample(self, sampler: CallSampler, func: Any, key: Key, row: OperatorError, call: tuple[Any, Any]) -> None:
+        """The call on drawn inputs; `row.reference` names what it is held against."""
+        own = row.reference == key[0]
+        reference = _resolve(row.reference or key[0], func)
+        ways = Ways(func, func if own else reference, reference, None if own else len(reference._schema.arguments))
+        shared = own and key[0] not in self.bridged
+        sampler.take(key, ways, call, row.module, self._roundings(key[0]), shared=shared)
+
+    def _run(self, func: Any, key: Key, args: Any, kwargs: Any) -> Any:
+        """The call on the target; by the host where the target has no kernel of it in these dtypes."""
+        if key[:2] not in self._missing:
             try:
                 return func(*args, **kwargs)
             except NotImplementedError as error:
                 if self.device == HOST or func._schema.is_mutable:
                     raise
-                self._missing[name] = str(error).strip().splitlines()[0][:300]
+                self._missing[key[:2]] = str(error).strip().splitlines()[0][:300]
         given = tree_map(_on_host, (args, kwargs))
         return placed(func(*given[0], **given[1]), self.device)
 
