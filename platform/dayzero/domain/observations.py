@@ -16,6 +16,8 @@ class CheckName(StrEnum):
     OPERATORS_FLOAT64 = "operators.float64"
     OPERATORS_DISTRIBUTIONS = "operators.distributions"
     LAYERS_THREE_WAY = "layers.three_way"
+    LAYERS_PREDICTION = "layers.multi_token_prediction"
+    LAYERS_TOWERS = "layers.towers"
     DECODING_THREE_WAY = "decoding.three_way"
     MODEL_PERPLEXITY = "model.perplexity"
     PARALLEL_LOGITS = "parallel.logits"

@@ -12,6 +12,7 @@ from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, Verdict, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages.judging import checks as judging
+from dayzero.stages.judging.beside import beside_checks
 from dayzero.stages.structure.language_head import without_head, writes_text
 from dayzero.steps.baselines import HOST_OPTIONS, reference_options
 from dayzero.steps.bridges import recipes_of
@@ -186,8 +187,12 @@ def _of_text(bench: Bench, lease: Lease, observation: Observation) -> StepReport
 
 
 def layers_step(bench: Bench, lease: Lease) -> StepReport:
-    """Each layer three ways."""
-    return observe(bench, lease, Observation.LAYERS)
+    """Each layer three ways; what has layers beside them says that they were not run."""
+    report = observe(bench, lease, Observation.LAYERS)
+    beside = beside_checks(full_structure(bench, lease).noun, str(Degrees()))
+    for check in beside:
+        bench.ledger.put_check(check, lease)
+    return replace(report, table=(*report.table, *(check_row(check) for check in beside)))
 
 
 def decoding_step(bench: Bench, lease: Lease) -> StepReport:

@@ -12,6 +12,7 @@ from safetensors import safe_open  # noqa: E402 - after importorskip
 from safetensors.torch import load_file, save_file  # noqa: E402 - after importorskip
 
 import streamed_families  # noqa: E402 - after importorskip
+import streaming_proof  # noqa: E402 - after importorskip
 from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402 - after importorskip
 from dayzero.adapters.runners import loading  # noqa: E402 - after importorskip
 from dayzero.adapters.runners.layer_sources import open_source  # noqa: E402 - after importorskip
@@ -112,3 +113,19 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     with pytest.raises(BadInputError, match=r"places tensor .* up to byte"):
         observe_layers(from_where(request, "stream"))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_larger_than_the_limit_leaves_is_streamed_by_itself(tmp_path: Path) -> None:
+    """The proof in tests/prove, scaled down: here the limit is not the kernel's, and what is asserted is what was held."""
+    written = streaming_proof.write(tmp_path / "model", streaming_proof.mixture(8, 512, 64, 4000), 128 << 20)
+    limit = 1_400_000_000
+    streamed = streaming_proof.observe(tmp_path / "model", "layers", limit, "auto", tmp_path / "work", 16)
+    held = streaming_proof.observe(tmp_path / "model", "layers", 0, "memory", tmp_path / "work", 16)
+    assert (streamed["end"], held["end"]) == ("completed", "completed"), (streamed, held)
+    source = streamed["source"]
+    assert source["streamed"] and f"the limit is {limit:,}" in source["why"]
+    assert source["reads"] == 8 and source["largest_layer_bytes"] < written / 7
+    assert 0 < source["experts_read"] < source["experts"] == 8 * 64
+    assert streamed["peak_rss_bytes"] <= limit
+    assert streamed["figures"] > 500 and streamed["digest"] == held["digest"]

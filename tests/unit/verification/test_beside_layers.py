@@ -1,0 +1,28 @@
+"""Layers that nobody ran show as not run, with their number."""
+
+from dataclasses import replace
+
+from checkpoints import DEEPSEEK, spec_for
+from dayzero.domain.observed_source import WeightSource
+from dayzero.domain.verdict import Verdict
+from dayzero.stages.judging.beside import beside_checks
+from dayzero.stages.judging.sources import taken_from
+
+
+def test_prediction_layers_and_towers_are_not_run() -> None:
+    plain = spec_for({**DEEPSEEK, "num_nextn_predict_layers": 0})
+    assert beside_checks(plain, "tp1") == ()
+    both = replace(plain, predict_layers=2, towers=("vision", "audio"))
+    prediction, towers = beside_checks(both, "tp1")
+    assert (prediction.check, prediction.verdict, prediction.n) == ("layers.multi_token_prediction", Verdict.NOT_RUN, 2)
+    assert "2 multi-token-prediction layers of deepseek_v3" in prediction.reason
+    assert (towers.check, towers.verdict) == ("layers.towers", Verdict.NOT_RUN)
+    assert "vision, audio" in towers.reason
+
+
+def test_a_check_tells_that_weights_were_streamed_and_which_baseline_it_read() -> None:
+    assert taken_from(None, None) == taken_from(WeightSource(False, "it fits"), None) == {}
+    told = taken_from(WeightSource(True, "2 GiB are too few", 60, 7, 60, 55, 3, 20, 5, 8), "a" * 64)
+    assert told["weights"] == "streamed layer by layer: 2 GiB are too few"
+    assert (told["largest_layer_bytes"], told["weights_read_bytes"], told["experts_read"]) == (7, 55, "5 of 8")
+    assert told["baseline"] == "a" * 64
