@@ -29,6 +29,9 @@ OBSERVER_VERSION = 3
 
 DOCUMENT_TYPE = "application/json"
 
+FROM_A_SOURCE = (Observation.LAYERS, Observation.DECODING, Observation.PERPLEXITY)
+"""Observations that can take a model layer by layer."""
+
 
 def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequest:
     """The request of one observation of the adaptation's model; the parallel one carries the plan and the shards.
@@ -50,7 +53,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         options={
             "compile": bench.compile_target and observation is Observation.LAYERS,
-            **(reference_options(bench, lease) if observation in (Observation.LAYERS, Observation.PERPLEXITY) else {}),
+            **(reference_options(bench, lease) if observation in FROM_A_SOURCE else {}),
         },
         device=subject.profile.device,
         bridges=recipes_of(settled_bridges(bench, lease)),
