@@ -136,7 +136,8 @@ def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.De
 def verification_steps(names: tuple[str, ...], mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
     """The steps of one `verify`: all, or those needed for the named ones; BadInputError lists what can be asked for."""
     everything = [step for step in pipeline.steps_of(Purpose.ADAPT, mode) if step.place is not Place.PUBLISH]
-    checks = {step.name for step in pipeline.OBSERVING if step in everything}
+    everything += [step for step in pipeline.ON_REQUEST if step.name in names]
+    checks = {step.name for step in pipeline.OBSERVING if step in everything} | {step.name for step in pipeline.ON_REQUEST}
     unknown = sorted(set(names) - checks)
     if unknown:
         raise BadInputError(f"no check is called {unknown[0]}.", remedy="Known ones: " + ", ".join(sorted(checks)) + ".")

@@ -19,7 +19,7 @@ from dayzero.steps import (
 from dayzero.steps.concluding import Outcome, conclude, stop
 from dayzero.steps.contract import Place, Step
 
-__all__ = ["OBSERVING", "STEPS", "Outcome", "conclude", "steps_of", "stop"]
+__all__ = ["OBSERVING", "ON_REQUEST", "STEPS", "Outcome", "conclude", "steps_of", "stop"]
 
 PRESTAGING = (
     Step("structure", "Structure", Place.CONTROL, prestaging.structure_step),
@@ -46,9 +46,11 @@ OBSERVING = (
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),
     Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
     Step("tasks", "Downstream tasks", Place.PLATFORM, verifying.tasks_step),
-    Step("caches", "Caches in 8 bits", Place.PLATFORM, verifying.caches_step),
     Step("training", "Fine-tune, three ways", Place.PLATFORM, verifying.training_step, Mode.FINE_TUNE),
 )
+
+ON_REQUEST = (Step("caches", "Caches in 8 bits", Place.PLATFORM, verifying.caches_step),)
+"""What is only verified when it is asked for by name: a format that no plan has chosen says nothing about the model."""
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {
     Purpose.PRESTAGE: (*PRESTAGING, BRIDGING, *REHEARSING),
