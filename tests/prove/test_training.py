@@ -19,7 +19,7 @@ from proofs import write_series
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(7200), pytest.mark.filterwarnings("ignore")]
 KINDS = {"llama": "dense", "qwen3_moe": "experts", "qwen3_next": "hybrid, experts", "deepseek_v3": "latent, experts"}
 DTYPES = ("bfloat16", "float16", "float32")
-SEEDS = range(3)
+SEEDS = range(2)
 OPTIONS: dict[str, int | float | str | bool] = {"tokens": 48, "steps": 3}
 SCALE = 1.05
 """What the derivative of one activation is multiplied by."""
@@ -54,7 +54,7 @@ def row(folder: str, kind: str, dtype: str, seed: int, planted: int | None) -> d
 def test_sound_models_pass_and_a_wrong_backward_is_named(tmp_path: Path, dtype: str) -> None:
     folders = {(kind, seed): dummy_model(kind, seed, dtype, tmp_path / f"{kind}-{seed}") for kind in KINDS for seed in SEEDS}
     sound = [row(folder, kind, dtype, seed, None) for (kind, seed), folder in folders.items()]
-    wrong = [row(folders[kind, 0], kind, dtype, 0, planted) for kind in KINDS for planted in (3, 5)]
+    wrong = [row(folders[kind, 0], kind, dtype, 0, planted) for kind in KINDS for planted in (3,)]
     write_series("training.json", "dayzero.proof.training/1", dtype, {"scale": SCALE, "sound": sound, "planted": wrong})
     assert all(set(one["verdicts"].values()) == {"pass"} for one in sound), [one["reasons"] for one in sound]
     for one in wrong:
