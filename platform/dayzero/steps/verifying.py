@@ -200,7 +200,7 @@ def layers_step(bench: Bench, lease: Lease) -> StepReport:
 
 def decoding_step(bench: Bench, lease: Lease) -> StepReport:
     """Each layer at positions behind a prompt, with a cache."""
-    return observe(bench, lease, Observation.DECODING)
+    return _of_text(bench, lease, Observation.DECODING)
 
 
 def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
