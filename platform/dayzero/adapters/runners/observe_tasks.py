@@ -28,7 +28,7 @@ from dayzero.errors import BlockedError, DependencyError
 HARNESS = "lm-eval"
 TASKS = ("dayzero_capitals", "dayzero_opposites", "dayzero_sequences", "dayzero_world")
 FOLDER = "tasks"
-BATCH = 16
+BATCH = 32
 
 Answers = dict[tuple[str, int], list[float]]
 """Log-likelihoods of an item's choices, by task and item."""
@@ -50,9 +50,8 @@ def observe_tasks(request: RunRequest) -> TasksObserved:
     install(request.bridges, device)
     native = loading.load_model(folder, dtype)
     patched = make_target(native, device)
-    reference, prompts = _ask(Scoring(native, tokenizer, config))
     with loading.plugins_installed(patched, request):
-        target, _ = _ask(Scoring(patched, tokenizer, config, device))
+        reference, target, prompts = _ask(Scoring(native, tokenizer, config), Scoring(patched, tokenizer, config, device))
     largest = _largest_difference(reference, target)
     return TasksObserved(
         HARNESS,
@@ -137,18 +136,28 @@ def _batches(inputs: list[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
         yield batch
 
 
-def _ask(scoring: Scoring) -> tuple[Answers, Mapping[tuple[str, int], tuple[str, tuple[str, ...], int]]]:
-    """All tasks through the harness: likelihoods, and each item's prompt, choices and right answer as the harness made them."""
+def _ask(
+    reference: Scoring, target: Scoring
+) -> tuple[Answers, Answers, Mapping[tuple[str, int], tuple[str, tuple[str, ...], int]]]:
+    """All tasks through the harness, which makes the requests once: likelihoods of both, and each item's prompt, choices and
+    right answer as the harness made them."""
     import lm_eval
     from lm_eval.api.model import LM
     from lm_eval.tasks import TaskManager
 
+    kept: tuple[Answers, Answers] = ({}, {})
+
     class Answering(LM):  # type: ignore[misc]
-        """What the harness calls a model."""
+        """What the harness calls a model: it is given the reference's scores, the target's are kept beside them."""
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
             """Scores; whether greedy decoding would say the same is not asked for by any task."""
-            return [(score, False) for score in scoring.score([one.args for one in requests])]
+            pairs = [one.args for one in requests]
+            both = reference.score(pairs), target.score(pairs)
+            for answers, scores in zip(kept, both, strict=True):
+                for one, score in sorted(zip(requests, scores, strict=True), key=lambda row: row[0].idx):
+                    answers.setdefault((one.task_name, one.doc_id), []).append(score)
+            return [(score, False) for score in both[0]]
 
         def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
             """No shipped task asks for it."""
@@ -166,15 +175,14 @@ def _ask(scoring: Scoring) -> tuple[Answers, Mapping[tuple[str, int], tuple[str,
         bootstrap_iters=0,
         log_samples=True,
     )
-    answers: Answers = {}
-    prompts: dict[tuple[str, int], tuple[str, tuple[str, ...], int]] = {}
-    for task in TASKS:
-        for sample in found["samples"][task]:
-            key = task, int(sample["doc_id"])
-            answers[key] = [float(response[0][0]) for response in sample["resps"]]
-            document = sample["doc"]
-            prompts[key] = str(sample["arguments"][0][0]), tuple(document["choices"]), int(sample["target"])
-    return answers, prompts
+    prompts = {
+        (task, int(sample["doc_id"])): (
+            str(sample["arguments"][0][0]), tuple(sample["doc"]["choices"]), int(sample["target"])
+        )
+        for task in TASKS
+        for sample in found["samples"][task]
+    }  # fmt: skip
+    return *kept, prompts
 
 
 def _item(key: tuple[str, int], row: tuple[str, tuple[str, ...], int], reference: list[float], target: list[float]) -> TaskItem:
