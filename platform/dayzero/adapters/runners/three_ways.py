@@ -16,6 +16,7 @@ from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.layer_sources import LayerSource, as_source
 from dayzero.adapters.runners.placing import HOST, fetched, on, placed
 from dayzero.domain.runs import RunRequest
+from dayzero.errors import BlockedError
 
 Call = tuple[torch.Tensor, list[dict[str, Any]]]
 """Hidden states that enter the first layer, and each layer's keyword arguments."""
@@ -117,8 +118,10 @@ def around_layers(
                 del one.forward
             if pooler is not None:
                 model.base_model.pooler = pooler
-    assert failure is not None
-    raise failure
+    raise BlockedError(
+        f"the layers of {type(model).__name__} hand on more than hidden states ({failure}).",
+        remedy="This architecture needs its own recipe.",
+    ) from failure
 
 
 def _answering(layer: Callable[..., torch.Tensor], answer: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
