@@ -72,10 +72,20 @@ class BackwardRun:
         self.calls = (
             layer_calls(wide, ids, self.wide_dtype)[1],
             layer_calls(native, ids, dtype)[1],
-            layer_calls(target, placed(ids, self.device), dtype)[1],
+            self._target_calls(target, ids),
         )
         self.suspects: list[BackwardError] = []
         self.identical = True
+
+    def _target_calls(self, target: Any, ids: torch.Tensor) -> list[dict[str, Any]]:
+        """What the target's layers are called with; layers that are compiled in place would hide who calls them."""
+        compiled = [layer._compiled_call_impl for layer in self.target_layers]
+        for layer in self.target_layers:
+            layer._compiled_call_impl = None
+        calls = layer_calls(target, placed(ids, self.device), self.dtype)[1]
+        for layer, one in zip(self.target_layers, compiled, strict=True):
+            layer._compiled_call_impl = one
+        return calls
 
     def all_layers(self) -> tuple[BackwardError, ...]:
         """Every layer's gradients; fills `suspects`."""
