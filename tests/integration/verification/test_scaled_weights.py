@@ -12,8 +12,10 @@ from safetensors.torch import load_file, save_file  # noqa: E402 - after importo
 
 from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E402
 from dayzero.adapters.runners import loading  # noqa: E402
+from dayzero.adapters.runners.layer_sources import open_source  # noqa: E402
 from dayzero.adapters.runners.scaled import require_scales  # noqa: E402
 from dayzero.domain.conversion import WeightFormat  # noqa: E402
+from dayzero.domain.runs import Observation, RunRequest  # noqa: E402
 from dayzero.errors import BadInputError  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -42,6 +44,13 @@ def test_e02_weights_without_scales_are_not_loaded(tmp_path: Path) -> None:
     folder, _ = checkpoint(tmp_path / "bare", None, BLOCKS)
     with pytest.raises(BadInputError, match="1 of 1 tensors in 8-bit floats have no scale"):
         loading.load_model(folder, torch.bfloat16)
+
+
+def test_e02_weights_without_scales_are_not_streamed(tmp_path: Path) -> None:
+    folder, _ = checkpoint(tmp_path / "bare", None, BLOCKS)
+    request = RunRequest(Observation.LAYERS, "cpu", str(folder), options={"layers_from": "stream"})
+    with pytest.raises(BadInputError, match="1 of 1 tensors in 8-bit floats have no scale"):
+        open_source(request, folder, loading.read_config(folder), torch.bfloat16)
 
 
 def test_e02_scales_that_nobody_would_multiply_by_are_refused(tmp_path: Path) -> None:

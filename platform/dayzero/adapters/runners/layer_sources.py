@@ -18,6 +18,7 @@ import torch
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.measuring import held_bytes
 from dayzero.adapters.runners.process_memory import resident_bytes
+from dayzero.adapters.runners.scaled import require_scales
 from dayzero.adapters.runners.streamed_layers import StreamedLayers
 from dayzero.domain.observed_source import WeightSource
 from dayzero.domain.runs import RunRequest
@@ -97,6 +98,7 @@ def open_source(request: RunRequest, folder: Path, config: Any, dtype: torch.dty
         enough = roomy(stored, limit, resident_bytes(os.getpid())) if stored else None
         if enough is not None:
             return InMemory(loading.load_model(folder, dtype), enough.why, limit)
+    require_scales(folder, config)
     streamed = StreamedLayers(folder, dtype)
     choice = choose_source(asked, streamed.sizes, limit, streamed.held_before_bytes)
     print(f"layers: {'streamed' if choice.streamed else 'in memory'}, {choice.why}")
