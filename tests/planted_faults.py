@@ -1,13 +1,13 @@
 """Planted faults by architecture: which the checks detect, which layer and module they name, and how far each moves the output.
 
-`python tests/planted_faults.py` runs the whole matrix and writes docs/proofs/planted_faults.json and docs/planted-faults.md.
+tests/prove/test_planted_faults.py runs the whole matrix and writes docs/proofs/planted_faults.json and docs/planted-faults.md.
 Detection is the product's: its observations of a target in which the plugin `planted-fault` was switched on, and its judgement.
 What is known here is only where the fault was put, to compare with what the verdict names.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +258,15 @@ def summary(cells: list[Cell], runs: list[Clean]) -> dict[str, int]:
         "clean_passes": sum(one.verdict == Verdict.PASS.value for one in runs),
         "false_alarms": sum(one.alarm for one in runs),
     }
+
+
+def figures(cells: list[Cell], runs: list[Clean], seeds: tuple[int, ...]) -> dict[str, Any]:
+    """What docs/proofs keeps: counts, every cell, verdicts of sound runs by kind, and every false alarm with its reason."""
+    sound: dict[str, dict[str, int]] = {}
+    for one in runs:
+        counts = sound.setdefault(f"{one.kind} {one.dtype} {one.target} {one.observation}", {})
+        counts[one.verdict] = counts.get(one.verdict, 0) + 1
+    return {
+        "summary": summary(cells, runs), "seeds": list(seeds), "tokens": TOKENS, "cells": [asdict(one) for one in cells],
+        "clean": sound, "false_alarms": [asdict(one) for one in runs if one.alarm],
+    }  # fmt: skip

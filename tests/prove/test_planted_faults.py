@@ -1,6 +1,5 @@
 """The matrix of planted faults, and sound runs of the same models, into docs/proofs and docs/planted-faults.md."""
 
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,10 +23,7 @@ def test_every_fault_is_found_and_nothing_else() -> None:
         cells = list(planted_faults.matrix(kinds, faults, dtypes, 0, folder))
         runs = list(planted_faults.clean(kinds, dtypes, SEEDS, TARGETS, folder))
     counts = planted_faults.summary(cells, runs)
-    figures = {
-        "summary": counts, "seeds": SEEDS, "tokens": planted_faults.TOKENS,
-        "cells": [asdict(cell) for cell in cells], "clean": [asdict(run) for run in runs],
-    }  # fmt: skip
+    figures = planted_faults.figures(cells, runs, SEEDS)
     proofs.write_series(planted_faults.PROOF, "dayzero.proof.planted_faults/1", "cpu", figures)
     planted_table.write()
     assert counts["false_alarms"] == 0

@@ -1,4 +1,4 @@
-"""A small part of the matrix of planted faults (tests/prove has the whole)."""
+"""A small part of the matrix of planted faults (tests/prove has the whole), and the page that is made of its figures."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import planted_faults  # noqa: E402
+import planted_table  # noqa: E402
 from dayzero.adapters.runners import planting  # noqa: E402
 from dayzero.domain.runs import Observation, RunRequest  # noqa: E402
 from dayzero.domain.verdict import Verdict  # noqa: E402
@@ -16,13 +17,10 @@ pytestmark = pytest.mark.torch
 CELLS = (
     ("dense", "rotary_base", "bfloat16"),
     ("dense", "kv_map", "bfloat16"),
-    ("dense", "head_untied", "float32"),
-    ("mla_moe", "router_downcast", "float32"),
     ("mla_moe", "topk_norm", "bfloat16"),
     ("window_sinks", "window_ignored", "bfloat16"),
     ("window_sinks", "mask_off_by_one", "float32"),
     ("gated_delta", "stale_cache", "bfloat16"),
-    ("mamba", "norm_eps", "bfloat16"),
     ("fp8_block", "quantization_scale", "bfloat16"),
 )
 
@@ -87,3 +85,7 @@ def test_a_fault_that_nothing_in_the_model_can_have_is_refused(folder: Path) -> 
         with pytest.raises(BadInputError):
             planted_faults.judged(asked)
     assert set(planted_faults.FAULTS) == {*planting.LAYER_FAULTS, *planting.MODEL_FAULTS}
+
+
+def test_the_page_is_what_the_figures_make_it() -> None:
+    assert planted_table.TABLE.read_text() == planted_table.written()
