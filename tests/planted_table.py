@@ -9,15 +9,16 @@ from planted_faults import DTYPES, ELSEWHERE, FAULTS, LEAST_EFFECT, PROOF, TABLE
 from proofs import FOLDER
 
 LIMITS = (
-    "How to read it. Every cell is one model of one seed (0) and one place of the fault, on the uncompiled target. The shapes of "
-    "the weights (scale of the residual stream, gains of routers and experts, the router's offset) were changed while the matrix "
-    "was made, until each fault moved the output by more than twice the native error: the table shows that such faults are found "
-    "in these models, and is no rate for others. With weaker routers and experts, `router in bfloat16` in MLA + MoE moved the "
-    "logits by 2.7 times the native bfloat16 error and was not detected: its layer stayed within the tolerance (0.0111 of "
-    "0.0136). Known mistakes are named by trying the same list that faults are planted from; a mistake that is not on it is "
-    "found, and stays unnamed. In float32, the effect of the stale cache in Jamba is measured against a reference that is itself "
-    "wrong where several tokens come behind a cache.",
+    "How to read it. Every cell is one model of one seed (0) and one place of the fault, on the uncompiled target. The "
+    "shapes of the weights (scale of the residual stream, gains of routers and experts, the router's offset) were changed "
+    "while the matrix was made, until each fault moved the output by more than twice the native error: the table shows "
+    "that such faults are found in these models, and is no rate for others. With weaker routers and experts, `router in "
+    "bfloat16` in MLA + MoE moved the logits by 2.7 times the native bfloat16 error and was not detected: its layer "
+    "stayed within the tolerance (0.0111 of 0.0136). Known mistakes are named by trying the same list that faults are "
+    "planted from; a mistake that is not on it is found, and stays unnamed. In float32, the effect of the stale cache in "
+    "Jamba is measured against a reference that is itself wrong where several tokens come behind a cache.",
 )
+"""What the figures are not."""
 SHORT = {"float32": "f32", "bfloat16": "bf16"}
 
 
