@@ -109,3 +109,11 @@ def test_a_tensor_that_an_inner_module_returned_is_taken_once_and_a_sum_in_place
     ]  # fmt: skip
     assert found[2].figures == found[0].figures != found[3].figures
     assert found[0].size_bytes == 4 * (TOKENS // BLOCK + 1) * (PROJECTIONS + 3)
+
+
+def test_a_module_that_returns_several_widths_is_left_out() -> None:
+    sketcher = Sketcher(TOKENS, BLOCK)
+    for width in (32, 16):
+        sketcher.show("layers.0.qk_norm", Point.OUTPUT, drawn()[..., :width])
+    sketcher.show("layers.0.o", Point.OUTPUT, drawn())
+    assert [one.module for one in sketcher.prints(0).prints] == ["layers.0.o"]

@@ -64,7 +64,7 @@ def replayed(divergence: Divergence, ranks: list[Path], alone: Path) -> Replay |
             expected = _sum_of_parts(found, here)
         elif divergence.point is Point.BEFORE_SUM and before in found:
             returned, expected = _sum_of_parts(found, here), right.get(Point.OUTPUT.value)
-        if returned is not None and expected is not None:
+        if returned is not None and expected is not None and _comparable(returned, expected, found):
             rows.append(ReplayedRank(rank, None if summed else _given(found, right), _error(returned, expected, found)))
     said = "the sum of the ranks' own parts in float64" if summed else "the same operator in one process"
     return Replay(divergence.module, divergence.point, said, tuple(rows)) if rows else None
@@ -74,6 +74,11 @@ def _sum_of_parts(found: dict[str, torch.Tensor], here: dict[int, dict[str, torc
     first, size = found[PLACE][1:].tolist()
     parts = [here[rank][Point.BEFORE_SUM.value] for rank in range(first, first + size) if rank in here]
     return torch.stack([part.to(torch.float64) for part in parts]).sum(0)
+
+
+def _comparable(returned: torch.Tensor, expected: torch.Tensor, found: dict[str, torch.Tensor]) -> bool:
+    """Whether it is the whole, or a part whose place is known."""
+    return returned.numel() == expected.numel() or int(found[PLACE][0]) >= 0
 
 
 def _given(found: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> TensorError | None:

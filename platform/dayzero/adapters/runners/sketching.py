@@ -5,6 +5,7 @@ that holds some channels, or a part of a sum, sketches what it has, and sketches
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -108,10 +109,13 @@ class Sketcher:
             self._keep((module, point, start, channels), self._figures(cut, start), group)
 
     def prints(self, rank: int) -> RankPrints:
-        """What was taken, in the order of the computation."""
+        """What was taken, in the order of the computation. A module that returns tensors of several widths is left out: a
+        rank's part of one may be as wide as the whole of another."""
+        widths = Counter((module, point) for module, point, first, _ in self.taken if first is None)
         found = tuple(
             TensorPrint(module, _layer(module), point, channels, pack(figures.to(HOST).flatten().tolist()), first, group)
             for (module, point, first, channels), (figures, group) in self.taken.items()
+            if first is not None or widths[module, point] == 1
         )
         return RankPrints(rank, self.tokens, self.token_block, self.projections, self.seed, found)
 
