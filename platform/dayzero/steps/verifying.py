@@ -29,6 +29,9 @@ OBSERVER_VERSION = 3
 
 DOCUMENT_TYPE = "application/json"
 
+KNOWS_NOTHING = 0.5
+"""Share of the vocabulary above which a perplexity is that of a model without training: a uniform guess has all of it."""
+
 FROM_A_SOURCE = (Observation.LAYERS, Observation.DECODING, Observation.PERPLEXITY)
 """Observations that can take a model layer by layer."""
 
@@ -231,4 +234,20 @@ def generation_step(bench: Bench, lease: Lease) -> StepReport:
 
 def tasks_step(bench: Bench, lease: Lease) -> StepReport:
     """The shipped downstream tasks, answered by target and reference."""
+    reason = _untrained(bench, lease)
+    if reason is not None:
+        return not_applicable(bench, lease, Observation.TASKS, str(Degrees()), reason)
     return _of_text(bench, lease, Observation.TASKS)
+
+
+def _untrained(bench: Bench, lease: Lease) -> str | None:
+    """Why questions would show nothing: text surprises the reference as if all words were alike. None: it does not, or nobody
+    measured."""
+    words = full_structure(bench, lease).noun.vocabulary_size
+    for check in bench.ledger.checks(lease.adaptation_id):
+        surprise = check.numbers.get("perplexity_native") if check.check == CheckName.MODEL_PERPLEXITY.value else None
+        if isinstance(surprise, int | float) and words is not None and surprise > KNOWS_NOTHING * words:
+            return (
+                f"the reference's perplexity is {surprise:.0f} with {words:,} tokens to choose from: it has learned nothing yet"
+            )
+    return None
