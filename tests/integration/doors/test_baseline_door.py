@@ -1,4 +1,4 @@
-"""dayzero baseline: what the references say is recorded once, listed, and named by the checks that used it."""
+"""dayzero baseline: what the references say is recorded once, and listed."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from door_commands import Door
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_a_baseline_is_recorded_listed_and_named_by_the_check_that_used_it(tmp_path: Path) -> None:
+def test_a_baseline_is_recorded_and_listed(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     import streamed_families
 
@@ -21,6 +21,3 @@ def test_a_baseline_is_recorded_listed_and_named_by_the_check_that_used_it(tmp_p
     assert set(names) == {"layers", "logits"}
     listed = door("baseline", "ls", "--json")
     assert {one["name"] for one in listed.document["baselines"]} == set(names.values())
-    checked = door("verify", model, "--check", "layers", "--json")
-    (check,) = [one for one in checked.document["checks"] if one["check"] == "layers.three_way"]
-    assert check["numbers"]["baseline"] == names["layers"], check

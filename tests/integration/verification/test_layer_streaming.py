@@ -1,5 +1,7 @@
 """Layers read one by one from a checkpoint's files give what a model in memory gives, to the last bit."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from dayzero.adapters.conversion.converting import convert_checkpoint  # noqa: E
 from dayzero.adapters.runners import loading  # noqa: E402 - after importorskip
 from dayzero.adapters.runners.layer_sources import open_source  # noqa: E402 - after importorskip
 from dayzero.adapters.runners.observe_layers import observe_layers  # noqa: E402 - after importorskip
+from dayzero.adapters.runners.three_ways import widened  # noqa: E402 - after importorskip
 from dayzero.domain.conversion import WeightFormat  # noqa: E402 - after importorskip
 from dayzero.domain.runs import RunRequest  # noqa: E402 - after importorskip
 from dayzero.errors import BadInputError, BlockedError  # noqa: E402 - after importorskip
@@ -52,6 +55,26 @@ def test_only_one_layer_is_there_at_a_time(made: RunRequest) -> None:
     held = sum(tensor.numel() * 2 for name, tensor in _stored(folder).items() if ".layers.2." in name)
     outside = sum(tensor.numel() * 2 for name, tensor in _stored(folder).items() if ".layers." not in name)
     assert (told.streamed, told.reads, told.read_bytes, told.largest_layer_bytes) == (True, 1, held + outside, held)
+
+
+def test_experts_are_gone_with_their_layer(tmp_path: Path) -> None:
+    made = streamed_families.checkpoint("qwen3_moe", tmp_path)
+    folder = Path(str(made.model_dir))
+    source = open_source(from_where(made, "stream"), folder, loading.read_config(folder), torch.bfloat16)
+    gc.disable()
+    try:
+        with source.layer(1) as layer:
+            wide = widened(layer, torch.float32)
+            hidden = torch.ones((1, 1, 64), dtype=torch.bfloat16)
+            layer.mlp(hidden)
+            assert torch.isfinite(wide.mlp(hidden.float())).all()
+            kept = weakref.ref(layer.mlp.experts.gate_up_proj), weakref.ref(wide.mlp.experts.gate_up_proj)
+            assert torch.isnan(layer.mlp.experts.gate_up_proj).any()
+            assert source.read_rest() and not torch.isnan(layer.mlp.experts.gate_up_proj).any()
+            del layer, wide
+        assert [one() for one in kept] == [None, None]
+    finally:
+        gc.enable()
 
 
 def _stored(folder: Path) -> dict[str, Any]:

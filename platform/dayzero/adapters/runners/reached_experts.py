@@ -123,9 +123,12 @@ class ReachedExperts:
         return lacking
 
     def close(self) -> None:
-        """Forget everything."""
+        """Forget everything: parameters and this hold each other, and would stay until somebody looks for cycles."""
         self._handle.remove()
         self._into.clear()
+        for parameter in self.values.values():
+            del parameter.reached_experts
+        self.values.clear()
 
 
 def _reads_first(reached: ReachedExperts) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
