@@ -20,7 +20,8 @@ from dayzero.domain.verdict import Culprit, Verdict, VerificationReport
 from dayzero.domain.waivers import Waiver
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
-from dayzero.stages.entries.deciding import METHODS, derive_entry, predicted_entry
+from dayzero.stages.entries.deciding import derive_entry, predicted_entry
+from dayzero.stages.entries.required import METHODS
 from dayzero.stages.entries.waiving import in_force
 from dayzero.steps.contract import Bench
 from dayzero.steps.stacks import STACK, recipe_of

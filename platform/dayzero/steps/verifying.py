@@ -24,7 +24,7 @@ from dayzero.steps.shards import place_of
 from dayzero.steps.stacks import runner_of
 from dayzero.steps.weights import chosen_degrees, full_structure
 
-OBSERVER_VERSION = 3
+OBSERVER_VERSION = 4
 """Version of what the child processes observe; a change of what is measured is a new one."""
 
 DOCUMENT_TYPE = "application/json"

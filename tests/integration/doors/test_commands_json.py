@@ -15,7 +15,8 @@ from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock
 from dayzero.domain.operators import OperatorInventory, OperatorManifest
 from dayzero.domain.verdict import Check, Mode, Verdict, VerificationReport
 from dayzero.stages.coverage.covering import cover
-from dayzero.stages.entries.deciding import METHODS, derive_entry
+from dayzero.stages.entries.deciding import derive_entry
+from dayzero.stages.entries.required import METHODS
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "json.md").read_text()

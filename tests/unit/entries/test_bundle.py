@@ -53,7 +53,7 @@ MANIFEST = ShardManifest("c" * 64, Degrees(tp=3), (ShardFile(0, "rank0.safetenso
 
 def entry_for(key: EntryKey, words: str = "x") -> CompatibilityEntry:
     found = VerificationReport(
-        "inference-2",
+        "inference-3",
         "cpu",
         Mode.INFERENCE,
         (Check(CheckLayer.PRECISION, "layers.three_way", "tp1", Verdict.PASS, Grade.MEASURED, words, 0.5, 2.0, n=12),),

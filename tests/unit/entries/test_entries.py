@@ -16,16 +16,14 @@ from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource, ShardTe
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
 from dayzero.stages.entries.deciding import (
-    END_TO_END,
-    METHOD,
     coverage_check,
     derive_entry,
     integrity_check,
     plan_check,
     predicted_entry,
-    requirements,
     weights_check,
 )
+from dayzero.stages.entries.required import END_TO_END, ENDS, METHOD, requirements
 
 KEY = EntryKey("org/m", "c" * 64, "cpu", "f" * 64, "transformers", "bfloat16", Degrees(tp=3), Mode.INFERENCE)
 
@@ -50,7 +48,13 @@ NAMES = (
     "weights.integrity",
     "parallel.logits",
     END_TO_END,
+    "decoding.three_way",
+    "model.logits",
+    "parallel.share",
 )
+FULLY = 8
+"""So many of them are tried in every combination, the rest by drawing: four verdicts to the power of all would take minutes."""
+ENDS_NAME = " or ".join(ENDS)
 ALL_PASS: dict[str, Verdict | None] = dict.fromkeys(NAMES, Verdict.PASS)
 
 
@@ -72,14 +76,22 @@ def expected(verdicts: dict[str, Verdict | None]) -> Correctness:
     return Correctness.FUNCTIONAL if verdicts[END_TO_END] is Verdict.PASS else Correctness.UNKNOWN
 
 
+def hold_the_table(verdicts: dict[str, Verdict | None]) -> None:
+    entry = derive(checks(verdicts))
+    assert entry.correctness is expected(verdicts), verdicts
+    assert entry.missing_checks == tuple(
+        need.name for need in requirements(KEY) if not any(verdicts.get(name) is Verdict.PASS for name in need.any_of)
+    )
+
+
 def test_every_combination_of_verdicts() -> None:
-    for values in product(Verdict, repeat=len(NAMES)):
-        verdicts: dict[str, Verdict | None] = dict(zip(NAMES, values, strict=True))
-        entry = derive(checks(verdicts))
-        assert entry.correctness is expected(verdicts), verdicts
-        assert entry.missing_checks == tuple(
-            need.name for need in requirements(KEY) if not any(verdicts.get(name) is Verdict.PASS for name in need.any_of)
-        )
+    for values in product(Verdict, repeat=FULLY):
+        hold_the_table({**ALL_PASS, **dict(zip(NAMES, values, strict=False))})
+
+
+@given(st.fixed_dictionaries({name: st.sampled_from(Verdict) for name in NAMES}))
+def test_any_combination_of_verdicts(verdicts: dict[str, Verdict | None]) -> None:
+    hold_the_table(verdicts)
 
 
 ANY_CHECKS = st.lists(
@@ -174,8 +186,8 @@ def test_from_nothing_comes_unknown() -> None:
     assert entry.correctness is Correctness.UNKNOWN
     assert entry.grade is Grade.PREDICTED
     assert entry.performance is Performance.UNMEASURED
-    assert END_TO_END in entry.missing_checks
-    assert END_TO_END in entry.reason
+    assert ENDS_NAME in entry.missing_checks
+    assert ENDS_NAME in entry.reason
     assert not entry.verified
 
 
@@ -228,10 +240,14 @@ def test_a_failing_entry_names_the_check_and_where_the_fault_starts() -> None:
 
 def test_the_parallel_check_is_required_at_the_rung_of_the_plan() -> None:
     without = {name: verdict for name, verdict in ALL_PASS.items() if name != "parallel.logits"}
+    alone = {name: verdict for name, verdict in without.items() if name != "parallel.share"}
     other = check(CheckLayer.MEMORY_PARALLELISM, "parallel.logits", Verdict.PASS, rung="pp2")
     assert derive((*checks(without), other)).missing_checks == ("parallel.logits@tp3",)
-    one_device = replace(KEY, plan=Degrees())
-    assert derive(checks(without), one_device).correctness is Correctness.VERIFIED
+    for plan in (Degrees(), Degrees(dp=2)):
+        assert derive(checks(alone), replace(KEY, plan=plan)).correctness is Correctness.VERIFIED
+    for plan in (Degrees(pp=2), Degrees(dp=2, ep=2)):
+        needed = (f"parallel.logits@{plan}", f"parallel.share@{plan}")
+        assert derive(checks(alone), replace(KEY, plan=plan)).missing_checks == needed
     errs = check(CheckLayer.MEMORY_PARALLELISM, "parallel.logits", Verdict.ERROR, rung="pp2")
     assert derive((*checks(ALL_PASS), errs)).correctness is Correctness.FUNCTIONAL
 
@@ -260,7 +276,7 @@ def test_fine_tune_mode_requires_its_training_check_beside_the_others() -> None:
         ((*checks(ALL_PASS), trained), Correctness.VERIFIED),
         ((*checks(ALL_PASS), replace(trained, verdict=Verdict.FAIL)), Correctness.FAILING),
     ):
-        tuned = VerificationReport("fine-tune-2", "cpu", Mode.FINE_TUNE, found)
+        tuned = VerificationReport("fine-tune-3", "cpu", Mode.FINE_TUNE, found)
         assert derive_entry(key, mode=Mode.FINE_TUNE, coverage=None, report=tuned, plan=None).correctness is correctness
 
 
@@ -397,3 +413,14 @@ def test_a_prediction_stays_unknown_whatever_it_predicts() -> None:
     assert predicted_entry(KEY, coverage=None, plan=None, lifecycle=Lifecycle.STAGED).lifecycle is Lifecycle.STAGED
     blocked = predicted_entry(KEY, coverage=None, plan=None, blocked_reason="no worker")
     assert (blocked.lifecycle, blocked.correctness) == (Lifecycle.BLOCKED, Correctness.UNKNOWN)
+
+
+def test_an_encoder_shows_embeddings_in_the_place_of_texts() -> None:
+    of_texts = ("decoding.three_way", "model.perplexity", "model.logits", END_TO_END)
+    common = {name: verdict for name, verdict in ALL_PASS.items() if name not in of_texts}
+    shown = {**common, "model.embeddings": Verdict.PASS, "end_to_end.embedding": Verdict.PASS}
+    not_run = dict.fromkeys(of_texts, Verdict.NOT_RUN)
+    assert derive(checks({**shown, **not_run})).correctness is Correctness.VERIFIED
+    assert derive(checks({**shown, "model.embeddings": Verdict.FAIL})).correctness is Correctness.FAILING
+    assert derive(checks({**shown, "model.embeddings": Verdict.ERROR})).correctness is Correctness.FUNCTIONAL
+    assert derive(checks({**shown, "end_to_end.embedding": Verdict.NOT_RUN})).correctness is Correctness.UNKNOWN

@@ -10,7 +10,8 @@ from dayzero.domain.entry import CompatibilityEntry, Correctness, EntryKey
 from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Mode, Verdict, VerificationReport
 from dayzero.domain.waivers import Waiver
-from dayzero.stages.entries.deciding import END_TO_END, METHOD, derive_entry, requirements
+from dayzero.stages.entries.deciding import derive_entry
+from dayzero.stages.entries.required import END_TO_END, METHOD, requirements
 from dayzero.stages.entries.waiving import in_force
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, Grade, Verdict
 from dayzero.errors import BadInputError, BlockedError, ExitCode
 from dayzero.ports.hub import Progress
-from dayzero.stages.entries.deciding import requirements
+from dayzero.stages.entries.required import requirements
 from dayzero.stages.judging.checks import CHECKS_OF
 from dayzero.steps import climbing, concluding, shards, verifying, weights
 from dayzero.steps.documents import exit_code_of

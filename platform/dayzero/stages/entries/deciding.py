@@ -14,39 +14,27 @@ the required ones: of weights that nobody compared with what their release state
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, EntryKey, Freshness, Lifecycle, Performance
 from dayzero.domain.findings import Finding
 from dayzero.domain.operators import CoverageReport
 from dayzero.domain.plan import PlanReport
-from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
+from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.domain.waivers import Waiver
 from dayzero.errors import BadInputError
 from dayzero.stages.entries.checks import INTEGRITY, coverage_check, integrity_check, plan_check, weights_check
 from dayzero.stages.entries.left import REHEARSAL, left_for_the_day, rehearsal_sentence
+from dayzero.stages.entries.required import ENDS, METHODS, Requirement, requirements
 from dayzero.stages.entries.waiving import applied, waived_sentence
 
 __all__ = [
-    "END_TO_END",
-    "METHOD",
-    "METHODS",
-    "Requirement",
     "coverage_check",
     "derive_entry",
     "integrity_check",
     "plan_check",
     "predicted_entry",
-    "requirements",
     "weights_check",
 ]
-
-METHOD = "inference-2"
-"""The method version that inference entries of this version of dayzero are judged by."""
-
-METHODS = {Mode.INFERENCE: METHOD, Mode.FINE_TUNE: "fine-tune-2"}
-
-END_TO_END = "end_to_end.generation"
 
 PERFORMANCE_NAMES = ("ttft", "tpot", "throughput", "tokens_per_s")
 """What the name of a measurement starts with when it is about performance (memory is not)."""
@@ -63,43 +51,6 @@ ABOUT_US = ("memory.model",)
 
 _COLUMNS = {"image": "image.", "serving": "serving.", "fine_tune": "fine_tune.", "cache": "cache."}
 _UNMEASURED = (Verdict.NOT_RUN, Verdict.ERROR)
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One thing that must be shown: by any of these checks of that layer, at the rung (None: at every rung it ran at)."""
-
-    layer: CheckLayer
-    any_of: tuple[str, ...]
-    rung: str | None = None
-
-    @property
-    def name(self) -> str:
-        """How an entry lists it when it is missing."""
-        return " or ".join(self.any_of) + (f"@{self.rung}" if self.rung else "")
-
-
-INFERENCE_2 = (
-    Requirement(CheckLayer.OPERATOR_COVERAGE, ("operators.coverage",)),
-    Requirement(CheckLayer.PRECISION, ("operators.float64",)),
-    Requirement(CheckLayer.PRECISION, ("layers.three_way",)),
-    Requirement(CheckLayer.PRECISION, ("model.perplexity",)),
-    Requirement(CheckLayer.MEMORY_PARALLELISM, ("memory.peak", "memory.weights")),
-    Requirement(CheckLayer.MEMORY_PARALLELISM, (INTEGRITY,)),
-    Requirement(CheckLayer.END_TO_END, (END_TO_END,)),
-)
-"""What method inference-2 requires of every plan; a plan of several devices also needs parallel.logits at its own rung. Its
-version 1 did not ask for the weights' integrity."""
-
-
-def requirements(key: EntryKey) -> tuple[Requirement, ...]:
-    """Everything that must pass before an entry of that key is verified."""
-    needed: tuple[Requirement, ...] = INFERENCE_2
-    if key.plan.world > 1:
-        needed = (*needed, Requirement(CheckLayer.MEMORY_PARALLELISM, ("parallel.logits",), str(key.plan)))
-    if key.mode is Mode.FINE_TUNE:
-        needed = (*needed, Requirement(CheckLayer.END_TO_END, ("fine_tune.training",)))
-    return needed
 
 
 def derive_entry(
@@ -234,7 +185,7 @@ def _judge(
     passed = tuple(check for by in shown.values() for check in by)
     if not missing and not waived:
         return Correctness.VERIFIED, (), passed
-    if any(check.check == END_TO_END for check in passed):
+    if any(check.check in ENDS for check in passed):
         return Correctness.FUNCTIONAL, missing, passed
     return Correctness.UNKNOWN, missing, ()
 

@@ -37,7 +37,7 @@ from dayzero.stages.judging import sampled as judging_sampled
 from dayzero.stages.judging import training as judging_training
 from dayzero.stages.judging.tasks import tasks_check
 
-METHOD = "three-way-1"
+METHOD = "three-way-2"
 """Version of the method; a change of limits or of what is compared is a new one."""
 
 CHECKS_OF = {
