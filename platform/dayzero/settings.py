@@ -93,6 +93,7 @@ class Settings(BaseSettings):
         None, description="Folder of the compiler's cache, shared between data folders; unset: under the data folder."
     )
     compile_target: bool = Field(True, description="Compile the target where a C++ compiler is there.")
+    tasks: bool = Field(True, description="Whether models that write text are asked the shipped downstream tasks.")
     layers_from: Literal["auto", "memory", "stream"] = Field(
         "auto", description="Whether checks hold a model in memory or stream its layers; auto: by their memory limit."
     )

@@ -69,6 +69,7 @@ def bench_on(ledger: Ledger, settings: Settings, tracer: Tracer | None = None) -
         allow_remote_code=settings.allow_remote_code,
         allow_pickle=settings.allow_pickle,
         compile_target=settings.compile_target,
+        tasks=settings.tasks,
         layers_from=settings.layers_from,
     )
 

@@ -80,8 +80,9 @@ def _environment(hub_url: str, seed: int, models_dir: Path) -> dict[str, str]:
         "DAYZERO_COMPILE_CACHE": str(models_dir.resolve().parent / "compiled"),
         "DAYZERO_HF_ENDPOINT": hub_url,
         "DAYZERO_CPU_DEVICES": "3",
-        # Three rehearsals would take the demo past five minutes; `dayzero announce` shows one.
+        # Three rehearsals and 120 questions would take minutes more; `dayzero announce` and `dayzero verify` show them.
         "DAYZERO_REHEARSE": "false",
+        "DAYZERO_TASKS": "false",
         "DAYZERO_POLL_INTERVAL_S": "2",
         "DAYZERO_RECONCILE_INTERVAL_S": "2",
         "DAYZERO_OPERATOR_PLUGINS": f'["planted-fault:seed={seed}@{PLANTED_PATTERN}"]',

@@ -63,6 +63,7 @@ class Bench:
     for every observation runs with them.
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
+    `tasks`: whether the shipped questions are asked.
     `witness` tells what a trusted node of this site signed of the rank files of a release.
     `engine` names whose ranks a parallel run takes: our own, or a library's from the checkpoint (transformers).
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
@@ -88,6 +89,7 @@ class Bench:
     allow_remote_code: tuple[str, ...] = ()
     allow_pickle: tuple[str, ...] = ()
     compile_target: bool = True
+    tasks: bool = True
     layers_from: str = "auto"
     any_devices: bool = True
     models_dir: Path | None = None

@@ -234,7 +234,7 @@ def generation_step(bench: Bench, lease: Lease) -> StepReport:
 
 def tasks_step(bench: Bench, lease: Lease) -> StepReport:
     """The shipped downstream tasks, answered by target and reference."""
-    reason = _untrained(bench, lease)
+    reason = _untrained(bench, lease) if bench.tasks else "downstream tasks are switched off (DAYZERO_TASKS)"
     if reason is not None:
         return not_applicable(bench, lease, Observation.TASKS, str(Degrees()), reason)
     return _of_text(bench, lease, Observation.TASKS)

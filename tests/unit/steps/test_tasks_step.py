@@ -1,5 +1,6 @@
 """When the shipped questions are asked: of a model that has learned something, and of one that nobody measured."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,9 @@ def test_an_untrained_model_is_asked_no_questions(tmp_path: Path, perplexity: fl
     assert ([request.observation for request in made.runner.ran] == [Observation.TASKS]) is asked
     if not asked:
         assert report.verdict is Verdict.NOT_RUN and "it has learned nothing yet" in report.headline
+
+
+def test_who_switches_questions_off_is_told_so(tmp_path: Path) -> None:
+    made = make_bench(tmp_path)
+    report = verifying.tasks_step(replace(made.bench, tasks=False), made.lease)
+    assert report.verdict is Verdict.NOT_RUN and "DAYZERO_TASKS" in report.headline and made.runner.ran == []

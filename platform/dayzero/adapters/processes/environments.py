@@ -35,6 +35,7 @@ WORKER_SETTINGS = (
     "operator_plugins",
     "compile_cache",
     "compile_target",
+    "tasks",
     "layers_from",
     "orphan_after_s",
 )
