@@ -187,8 +187,11 @@ def inner_roundings(operator: str) -> int:
     """How often the operator rounds intermediate results to its dtype by design.
 
     Fused attention rounds the attention weights before their product with the values (ATen, FlashAttentionKernel.cpp: the
-    weights are converted to the reduced type of the inputs for the second matrix product).
+    weights are converted to the reduced type of the inputs for the second matrix product). A logsumexp is put together from
+    operators of its dtype: difference to the maximum, exponential, sum and logarithm (ATen, ReduceOps.cpp, logsumexp_out_impl).
     """
+    if "logsumexp" in operator:
+        return 4
     return 1 if "scaled_dot_product" in operator else 0
 
 
