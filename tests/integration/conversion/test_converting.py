@@ -143,7 +143,7 @@ WEIGHT = "model.layers.0.mlp.up_proj.weight"
 EIGHT = torch.zeros(200, 100).to(torch.float8_e4m3fn)
 BAD: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
     "nothing is quantized": ({WEIGHT: torch.zeros(4, 4)}, None, "nothing to convert to bfloat16"),
-    "no scales": ({WEIGHT: EIGHT}, FP8, "cannot be converted here"),
+    "no scales": ({WEIGHT: EIGHT}, FP8, "has no scale beside it"),
     "scales of another shape": ({WEIGHT: EIGHT, WEIGHT + "_scale_inv": torch.ones(1, 1)}, FP8, r"\[2, 1\] of blocks"),
     "scales that are no numbers": ({WEIGHT: EIGHT, WEIGHT + "_scale_inv": torch.full((2, 1), float("nan"))}, FP8, "not finite"),
     "another method": ({WEIGHT.replace("weight", "qweight"): torch.zeros(4, 4, dtype=torch.int32)}, {"quant_method": "gptq"},

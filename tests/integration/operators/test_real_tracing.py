@@ -236,7 +236,9 @@ def test_the_probe_tells_kernels_from_composites() -> None:
 
 
 def test_an_unknown_architecture_is_blocked_with_its_remedy() -> None:
-    with pytest.raises(BlockedError, match=r"no_such_type is unknown to transformers \d.*Install a transformers release"):
+    with pytest.raises(
+        BlockedError, match=r"no_such_type is unknown to transformers \d.*Add a stack whose transformers release"
+    ):
         SubprocessTracer().trace(b'{"model_type": "no_such_type"}', timeout_s=60)
     with pytest.raises(BlockedError, match=r"brings its own code.*DAYZERO_ALLOW_REMOTE_CODE"):
         SubprocessTracer().trace(b'{"model_type": "no_such_type", "auto_map": {"AutoConfig": "c.C"}}', timeout_s=60)

@@ -95,9 +95,12 @@ def around_layers(
     parameters around them; rows of embeddings come in the dtype, and nothing pools what comes out."""
     _, layers = loading.decoder_layers(model)
     failure: Exception | None = None
+    pooler = getattr(model.base_model, "pooler", None)
+    pooled = {id(parameter) for parameter in pooler.parameters()} if pooler is not None else set()
+    gone = {name for name, parameter in called.named_parameters() if id(parameter) in pooled}
+    outside = {name: tensor for name, tensor in outside.items() if name not in gone}
     for answer in (lambda out: out, lambda out: (out,)):
         # Some models unpack what their layers return, which is known only when they do.
-        pooler = getattr(model.base_model, "pooler", None)
         if pooler is not None:
             model.base_model.pooler = None
         for one in layers:
