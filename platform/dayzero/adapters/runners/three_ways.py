@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,8 +104,11 @@ def around_layers(
         # Some models unpack what their layers return, which is known only when they do.
         if pooler is not None:
             model.base_model.pooler = None
+        # Whoever looks at layers is not shown what merely stands for them.
+        hooks = [(one, one._forward_pre_hooks, one._forward_hooks) for one in layers]
         for one in layers:
             one.forward = _answering(layer, answer)
+            one._forward_pre_hooks, one._forward_hooks = OrderedDict(), OrderedDict()
         handles = [
             table.register_forward_hook(lambda _module, _args, out: out.to(dtype))
             for table in called.modules() if isinstance(table, torch.nn.Embedding)
@@ -117,8 +121,9 @@ def around_layers(
         finally:
             for handle in handles:
                 handle.remove()
-            for one in layers:
+            for one, before, after in hooks:
                 del one.forward
+                one._forward_pre_hooks, one._forward_hooks = before, after
             if pooler is not None:
                 model.base_model.pooler = pooler
     raise BlockedError(
