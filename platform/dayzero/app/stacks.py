@@ -30,7 +30,7 @@ class KnownStack:
 
 
 class HostStacks:
-    """The stacks of this host's settings as ports.running.Stacks; runners and tracers are kept, one a stack."""
+    """The stacks of this host's settings as ports.running.Stacks; runners are kept, one a stack."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -54,29 +54,35 @@ class HostStacks:
     def tracer(self, recipe: StackRecipe) -> SubprocessTracer:
         """A tracer that finds the recipe's packages first."""
         types = self.model_types(recipe)
-        packages = packages_of(install(recipe, self._folder / "installed"))
 
         def knows(model_type: str) -> bool | None:
             return None if types is None else model_type in types
 
-        return SubprocessTracer(library=Library(self.library(recipe), knows, packages))
+        return SubprocessTracer(library=Library(self.library(recipe), knows, self._packages(recipe)))
 
     def runner(self, recipe: StackRecipe) -> SubprocessRunner:
         """A runner that finds the recipe's packages first."""
         if recipe.fingerprint not in self._runners:
-            packages = packages_of(install(recipe, self._folder / "installed"))
             self._runners[recipe.fingerprint] = SubprocessRunner(
                 self._settings.data_dir.resolve() / "work" / "runs",
                 compile_cache=self._settings.compile_cache,
                 recipe=recipe,
-                packages=packages,
+                packages=self._packages(recipe),
             )
         return self._runners[recipe.fingerprint]
+
+    def _packages(self, recipe: StackRecipe) -> Path:
+        return packages_of(install(recipe, installed_folder(self._settings)))
 
 
 def stacks_folder(settings: Settings) -> Path:
     """Where the locks lie, and under it what is installed from them."""
     return (settings.stacks_dir or settings.data_dir / "stacks").expanduser().resolve()
+
+
+def installed_folder(settings: Settings) -> Path:
+    """Where stacks are installed, a folder each."""
+    return stacks_folder(settings) / "installed"
 
 
 def add_stack(
@@ -89,7 +95,7 @@ def add_stack(
 
 def list_stacks(settings: Settings, platform: str, model_type: str | None) -> tuple[KnownStack, ...]:
     """The platform's stacks in the order in which a release tries them; types are read where a type is asked for."""
-    stacks, root = HostStacks(settings), stacks_folder(settings) / "installed"
+    stacks, root = HostStacks(settings), installed_folder(settings)
     shown = []
     for recipe in stacks.recipes(platform):
         types = stacks.model_types(recipe) if model_type or recipe == INSTALLED else None
@@ -104,4 +110,4 @@ def build_stack(settings: Settings, name: str, platform: str) -> Path:
     recipe = next((one for one in recipes_in(stacks_folder(settings), platform) if one.name == name), None)
     if recipe is None or recipe == INSTALLED:
         raise NotFoundError(f"there is no lock of a stack {name} for {platform}.", remedy=f"Make it: dayzero stack add {name}")
-    return install(recipe, stacks_folder(settings) / "installed")
+    return install(recipe, installed_folder(settings))

@@ -14,6 +14,7 @@ from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
 from dayzero.domain.shards import ShardManifest
+from dayzero.domain.stacks import StackRecipe
 from dayzero.domain.transfers import TransferEstimate
 from dayzero.domain.verdict import Mode
 from dayzero.domain.vouching import Witness
@@ -59,8 +60,8 @@ class Bench:
     for one plan instead of the best, `request` for one that serves a workload; `any_devices` lets a plan that does not fit on
     `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
     `tiny_bytes` of weights on each rank is not run for its memory; `policy` says in which
-    precision the targets' modules compute; `settled` keeps an attempt's bridges once they are known,
-    for every observation runs with them.
+    precision the targets' modules compute; `settled` keeps an attempt's bridges and `stacked` its
+    stack once they are known, for every observation runs with them.
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
     `tasks`: whether the shipped questions are asked.
@@ -102,6 +103,7 @@ class Bench:
     engine: str = OWN_ENGINE
     policy: PrecisionPolicy | None = None
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
+    stacked: dict[Lease, StackRecipe] = field(default_factory=dict, compare=False)
 
 
 def approved(bench: Bench, estimate: TransferEstimate) -> None:

@@ -28,19 +28,34 @@ class Stacked:
 
 
 def stacked(bench: Bench, lease: Lease, config: str) -> Stacked:
-    """The stack for a configuration; the first of all where none knows its type: what it refuses, it says."""
-    own = Stacked(bench.library, lambda: bench.tracer)
+    """The stack for a configuration; the first of all where none knows its type: what it refuses, it says.
+
+    A host without locks of its own takes what another host chose for the adaptation: the lock travels with its results.
+    """
     if bench.stacks is None:
-        return own
+        return Stacked(bench.library, lambda: bench.tracer)
     stacks = bench.stacks
     recipes = tuple(stacks.recipes(bench.ledger.adaptation(lease.adaptation_id).platform))
     if recipes == (INSTALLED,):
-        return own
+        return _in(bench, stacks, _linked(bench, lease))
     choice = _choice(bench, lease, stacks, recipes, _model_type(config))
-    recipe = choice.recipe or recipes[0]
+    bench.stacked[lease] = recipe_of(choice)
     said = "" if choice.recipe else f" Tried: {tried_sentence(choice)}."
-    tracer = own.tracer if recipe == INSTALLED else lambda: stacks.tracer(recipe)
-    return Stacked(stacks.library(recipe), tracer, said)
+    return _in(bench, stacks, choice.recipe or recipes[0], said)
+
+
+def _in(bench: Bench, stacks: Stacks, recipe: StackRecipe, said: str = "") -> Stacked:
+    if recipe == INSTALLED:
+        return Stacked(bench.library, lambda: bench.tracer, said)
+    return Stacked(stacks.library(recipe), lambda: stacks.tracer(recipe), said)
+
+
+def _linked(bench: Bench, lease: Lease) -> StackRecipe:
+    """The recipe of the choice that is kept with the adaptation, asked for once an attempt; what is installed without one."""
+    if lease not in bench.stacked:
+        linked = [one for one in bench.ledger.linked_results(lease.adaptation_id) if one.key.stage == STACK]
+        bench.stacked[lease] = recipe_of(load(StackChoice, linked[-1].document) if linked else None)
+    return bench.stacked[lease]
 
 
 def _choice(
@@ -72,9 +87,8 @@ def recipe_of(choice: StackChoice | None) -> StackRecipe:
 
 
 def runner_of(bench: Bench, lease: Lease) -> Runner:
-    """The runner of the stack that was chosen for the adaptation, on whichever host: the lock travels with its results."""
-    linked = [one for one in bench.ledger.linked_results(lease.adaptation_id) if one.key.stage == STACK]
-    recipe = recipe_of(load(StackChoice, linked[-1].document) if linked else None)
+    """The runner of the stack that was chosen for the adaptation, on whichever host."""
+    recipe = INSTALLED if bench.stacks is None else _linked(bench, lease)
     if bench.stacks is None or recipe == INSTALLED:
         return bench.runner
     return bench.stacks.runner(recipe)

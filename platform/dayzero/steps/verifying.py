@@ -87,7 +87,8 @@ def observe(bench: Bench, lease: Lease, observation: Observation) -> StepReport:
 
 def judged_run(bench: Bench, lease: Lease, request: RunRequest) -> tuple[judging.Judged, bool]:
     """What a run says, and whether it was found; its checks, measurements and culprits are recorded."""
-    outcome, reused = outcome_of(bench, lease, request, key_of(bench, lease, request))
+    key = key_of(bench, lease, request)
+    outcome, reused = outcome_of(bench, lease, request, key)
     evidence = evidence_of(bench, lease, request, outcome)
     judged = judging.judge(request, outcome, load, bench.limits, evidence)
     for check in judged.checks:
@@ -95,7 +96,7 @@ def judged_run(bench: Bench, lease: Lease, request: RunRequest) -> tuple[judging
     for measurement in judged.measurements:
         bench.ledger.put_measurement(measurement, lease)
     if outcome.end is RunEnd.COMPLETED:
-        _keep_culprits(bench, lease, request, judged)
+        _keep_culprits(bench, lease, key, request.observation, judged)
     else:
         bench.ledger.log(lease, f"{request.observation.value}: {outcome.log_tail[-1000:]}")
     return judged, reused
@@ -124,9 +125,9 @@ def evidence_of(bench: Bench, lease: Lease, request: RunRequest, outcome: RunOut
     return (bench.ledger.put_artifact(data, media_type=kind, name=name, lease=lease),) if data else ()
 
 
-def _keep_culprits(bench: Bench, lease: Lease, request: RunRequest, judged: judging.Judged) -> None:
+def _keep_culprits(bench: Bench, lease: Lease, observed: ResultKey, observation: Observation, judged: judging.Judged) -> None:
     """Culprits are kept beside the checks: one result an observation, read again when the entry is derived."""
-    key = result_key(f"culprits.{request.observation.value}", OBSERVER_VERSION, key_of(bench, lease, request), judging.METHOD)
+    key = result_key(f"culprits.{observation.value}", OBSERVER_VERSION, observed, judging.METHOD)
     bench.ledger.put_result(key, dump(Culprits(judged.culprits)), lease)
 
 

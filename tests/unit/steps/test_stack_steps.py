@@ -141,7 +141,10 @@ def test_a_worker_without_the_lock_takes_it_from_the_ledger(tmp_path: Path) -> N
             return (INSTALLED,)
 
     workers = Workers()
-    assert runner_of(replace(made.bench, stacks=workers), made.lease) is workers.runners
+    bench = replace(made.bench, stacks=workers, stacked={})
+    assert runner_of(bench, made.lease) is workers.runners
+    require_reference(bench, made.lease)
+    assert (workers.tracers.traced, made.tracer.traced) == (0, 0), "what the control plane traced is found again"
 
 
 def test_the_workers_own_stack_is_said_as_it_is() -> None:
