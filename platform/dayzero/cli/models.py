@@ -8,7 +8,7 @@ import typer
 
 from dayzero import app
 from dayzero.cli.arguments import Degree, Devices, ForMode, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
-from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table
+from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table, write_text
 from dayzero.codec import dump
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.canonical import plain
@@ -181,12 +181,12 @@ def _find_sensitive(bench: Bench, lease: Lease, scheme: str, out: Path | None, j
     searched = precision.find_sensitive(bench, lease, scheme)
     report = precision.sensitive_report(searched)
     found = searched.observed
-    if out is not None and found.policy is not None:
-        out.write_bytes(dump(found.policy))
     if json:
         print_document({"schema": "dayzero.sensitive/1", "sensitive": plain(found)})
     else:
         print_table(report.headline, report.table)
+    if out is not None and found.policy is not None:
+        write_text(out, dump(found.policy).decode())
     return 0 if found.policy is not None else 1
 
 
