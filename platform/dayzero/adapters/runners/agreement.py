@@ -31,6 +31,11 @@ def _error(logits: torch.Tensor, exact: torch.Tensor, best: torch.Tensor) -> flo
     return finite(float(error.mean()))
 
 
+def divergence(exact: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Kullback and Leibler's divergence of `other` from `exact`, both log-probabilities [..., vocabulary]: nats a position."""
+    return (exact.exp() * (exact - other)).sum(-1)
+
+
 def overlap(logits: torch.Tensor, exact: torch.Tensor, k: int) -> float:
     """The share of the k likeliest tokens of both that is common, as a mean over positions [tokens, vocabulary]."""
     left, right = logits.topk(k, dim=-1).indices, exact.topk(k, dim=-1).indices

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map
 
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.directions import direction_error
-from dayzero.adapters.runners.figures import dtype_name, first_float
+from dayzero.adapters.runners.figures import cast, dtype_name, first_float
 from dayzero.adapters.runners.forced_choices import RecordedChoices, forcing
 from dayzero.adapters.runners.placing import placed
 from dayzero.adapters.runners.three_ways import layer_calls
@@ -183,7 +183,7 @@ def _look_inside(
             continue
         try:
             with RecordedChoices() as chosen:
-                exact = _module_gradients(wide[name], *_cast((args, named, upstream), dtype))
+                exact = _module_gradients(wide[name], *cast((args, named, upstream), dtype))
             with forcing(chosen.chosen):
                 by_native = _module_gradients(native[name], args, named, upstream)
             with forcing(chosen.chosen):
@@ -193,10 +193,6 @@ def _look_inside(
             continue
         found += _errors(index, f"{path}.{name}", name.count(".") + 1, (by_target, by_native, exact))
     return tuple(found)
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    return tree_map(lambda leaf: leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf, value)
 
 
 def _module_gradients(module: Any, args: Any, named: Mapping[str, Any], upstream: torch.Tensor) -> Tensors:

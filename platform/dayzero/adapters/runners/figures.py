@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from dayzero.domain.observations import TensorError
 
@@ -28,6 +28,19 @@ def rows(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as float64 rows [rows, last dimension]."""
     wide = tensor.detach().to(torch.float64)
     return wide.reshape(-1, wide.shape[-1]) if wide.dim() > 1 else wide.reshape(1, -1)
+
+
+def cast(value: Any, dtype: torch.dtype | None) -> Any:
+    """The value with its floating tensors in the dtype (None: as they are)."""
+    if dtype is None:
+        return value
+    return tree_map(lambda leaf: leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf, value)
+
+
+def standard_error(values: torch.Tensor) -> float | None:
+    """Of the mean of so many independent values; None for fewer than two, or where it is not finite."""
+    count = values.numel()
+    return finite(float(values.std() / count**0.5)) if count > 1 else None
 
 
 def tensor_error(actual: torch.Tensor, reference: torch.Tensor, keep: torch.Tensor | None = None) -> TensorError:

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM
 from dayzero.adapters.runners import loading
 from dayzero.adapters.runners.measuring import held_bytes, parameters_of
 from dayzero.adapters.runners.process_memory import own_peak_bytes
-from dayzero.adapters.runners.replaying import Keeper
-from dayzero.adapters.runners.sketching import Part, Shower, Sketcher, watch
+from dayzero.adapters.runners.replaying import Keeper, shower_of, write_shown
+from dayzero.adapters.runners.sketching import Part, watch
 from dayzero.codec import dump
 from dayzero.domain.observed_parallel import RankObserved
 from dayzero.domain.planning import Degrees
@@ -70,7 +70,7 @@ def run_library_rank(task: LibraryTask) -> None:
         "gloo", init_method=task.meeting, rank=task.rank, world_size=world, timeout=timedelta(seconds=task.timeout_s)
     )
     model = _load(Path(task.model_dir), distribution(task.degrees))
-    shower: Shower = Keeper(task.replay) if task.replay else Sketcher(len(task.tokens), task.token_block)
+    shower = shower_of(task.replay, len(task.tokens), task.token_block)
     watch(model, shower, _parts(model))
     if isinstance(shower, Keeper):
         shower.watch_given(model)
@@ -80,10 +80,7 @@ def run_library_rank(task: LibraryTask) -> None:
         logits = logits.full_tensor()
     if task.rank == 0:
         save_file({"logits": logits[0].contiguous()}, task.logits)
-    if isinstance(shower, Keeper):
-        shower.save(Path(task.prints))
-    elif isinstance(shower, Sketcher):
-        Path(task.prints).write_bytes(dump(shower.prints(task.rank)))
+    write_shown(shower, task.rank, Path(task.prints))
     local = [parameter for parameter in model.parameters() if not parameter.is_meta]
     count = parameters_of(model)
     observed = RankObserved(task.rank, count * 4 if local else held_bytes(model), len(local), own_peak_bytes(), 0, count)

@@ -12,9 +12,9 @@ import torch
 from transformers import DynamicCache
 
 from dayzero.adapters.runners import loading
-from dayzero.adapters.runners.agreement import overlap
+from dayzero.adapters.runners.agreement import divergence, overlap
 from dayzero.adapters.runners.bridge_making import install
-from dayzero.adapters.runners.figures import dtype_name, finite
+from dayzero.adapters.runners.figures import dtype_name, finite, standard_error
 from dayzero.adapters.runners.placing import device_for, fetched, on, placed
 from dayzero.adapters.runners.quantized_cache import FORMATS, QuantizedLayers, holds_keys
 from dayzero.adapters.runners.three_ways import make_target, path_of
@@ -116,15 +116,15 @@ def _format(model: Any, ids: torch.Tensor, prefill: int, native: torch.Tensor, k
     layers = QuantizedLayers(cache, kind, ignored)
     ours = _decoded(model, ids, prefill, cache)
     left, right = native.log_softmax(-1), ours.log_softmax(-1)
-    kl = (left.exp() * (left - right)).sum(-1)
+    kl = divergence(left, right)
     difference = _likelihoods(ours, ids, prefill) - _likelihoods(native, ids, prefill)
     return CacheFormatError(
         kind,
         kl.numel(),
         finite(float(kl.mean())),
-        _standard_error(kl),
+        standard_error(kl),
         finite(float(difference.mean())),
-        _standard_error(difference),
+        standard_error(difference),
         float((native.argmax(-1) == ours.argmax(-1)).to(torch.float64).mean()),
         overlap(ours, native, min(5, native.shape[-1])),
         None if ignored else layers.largest_scale(),
@@ -132,8 +132,3 @@ def _format(model: Any, ids: torch.Tensor, prefill: int, native: torch.Tensor, k
         finite(layers.readback_error()),
         bool(torch.equal(ours, native)),
     )
-
-
-def _standard_error(values: torch.Tensor) -> float | None:
-    count = values.numel()
-    return finite(float(values.std() / count**0.5)) if count > 1 else None

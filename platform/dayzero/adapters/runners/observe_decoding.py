@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from dayzero.adapters.runners import loading, outer_parts, reaching, routing
+from dayzero.adapters.runners import loading, outer_parts, reaching
 from dayzero.adapters.runners.bridge_making import install
 from dayzero.adapters.runners.figures import dtype_name, rows, tensor_error
-from dayzero.adapters.runners.layer_sources import open_source
+from dayzero.adapters.runners.layer_sources import as_source, open_source
 from dayzero.adapters.runners.placing import HOST, device_for, on
+from dayzero.adapters.runners.references import References
 from dayzero.adapters.runners.stepping import Segment, Steps, copied, is_cache, run_steps
 from dayzero.adapters.runners.suspects import judge_calls
-from dayzero.adapters.runners.three_ways import layer_calls, make_target, path_of, reference_dtype, run_layer, run_wide, widened
+from dayzero.adapters.runners.three_ways import make_target, path_of, reference_dtype, widened
 from dayzero.domain.observations import ModuleError, PartError
 from dayzero.domain.observed_decoding import DecodeErrors, DecodeLayerError
 from dayzero.domain.runs import RunRequest
@@ -82,22 +83,16 @@ class _Exact:
     """The higher precision on all tokens at once: what each layer is given (in native dtype) and what comes out."""
 
     def __init__(self, native: Any, ids: torch.Tensor, dtype: torch.dtype) -> None:
-        wide_dtype = reference_dtype(dtype)
-        hidden, self.kwargs = layer_calls(native, ids, wide_dtype)
-        _, plain_kwargs = layer_calls(native, ids, dtype)
+        references = References(as_source(native), ids, dtype)
+        self.kwargs = references.wide_kwargs
         self.forced: list[torch.Tensor] = []
         self.outputs: list[torch.Tensor] = []
         self.undecided: list[torch.Tensor] = []
-        for layer, kwargs, plain in zip(loading.decoder_layers(native)[1], self.kwargs, plain_kwargs, strict=True):
-            wide, given = widened(layer, wide_dtype), hidden.to(dtype)
-            records = routing.RouterRecord(wide), routing.RouterRecord(layer)
-            self.outputs.append(run_wide(wide, given.to(wide_dtype), kwargs))
-            run_layer(layer, given, plain)
-            for record in records:
-                record.close()
-            self.undecided.append(routing.undecided(wide, *records, dtype, ids.shape[1]))
-            self.forced.append(given)
-            hidden = run_wide(wide, hidden, kwargs)
+        for index, layer in enumerate(loading.decoder_layers(native)[1]):
+            said = references.layer(index, layer)
+            self.forced.append(said.given)
+            self.outputs.append(said.exact)
+            self.undecided.append(said.undecided)
 
 
 class _Run:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
-from dayzero.adapters.runners.agreement import agreement
+from dayzero.adapters.runners.agreement import agreement, divergence
 from dayzero.adapters.runners.baseline_files import recorded_logits
 from dayzero.adapters.runners.bridge_making import install
-from dayzero.adapters.runners.figures import dtype_name, finite
+from dayzero.adapters.runners.figures import dtype_name, finite, standard_error
 from dayzero.adapters.runners.heads import heads_of
 from dayzero.adapters.runners.layer_sources import LayerSource, open_source
 from dayzero.adapters.runners.placing import device_for, fetched, placed
@@ -58,11 +58,10 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
     columns = [torch.cat(parts) for parts in zip(*figures, strict=True)]
     nll_wide, nll_native, nll_target, kl_native, kl_target, agree = columns
     difference = nll_target - nll_native
-    count = difference.numel()
     return PerplexityObserved(
         loading.packaged_text()[0],
         given.source,
-        count,
+        difference.numel(),
         dtype_name(dtype),
         dtype_name(reference_dtype(dtype)),
         target.path,
@@ -70,7 +69,7 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
         finite(float(nll_native.mean())),
         finite(float(nll_target.mean())),
         finite(float(difference.mean())),
-        finite(float(difference.std() / count**0.5)) if count > 1 else None,
+        standard_error(difference),
         finite(float(kl_native.mean())),
         finite(float(kl_target.mean())),
         float(agree.mean()),
@@ -79,7 +78,7 @@ def observe_perplexity(request: RunRequest) -> PerplexityObserved:
         time.monotonic() - began,
         source.told(),
         None if recorded is None else recorded[0],
-        finite(float(nll_target.std() / count**0.5)) if count > 1 else None,
+        standard_error(nll_target),
         agreement(*zip(*logits, strict=True)),
     )
 
@@ -152,7 +151,7 @@ def _figures(ids: torch.Tensor, *logits: torch.Tensor) -> tuple[torch.Tensor, ..
     wide, native, target = (part[:-1].to(torch.float64).log_softmax(-1) for part in logits)
     following = ids[0, 1:, None]
     nlls = [-part.gather(-1, following)[:, 0] for part in (wide, native, target)]
-    kls = [(wide.exp() * (wide - part)).sum(-1) for part in (native, target)]
+    kls = [divergence(wide, part) for part in (native, target)]
     return (*nlls, *kls, (wide.argmax(-1) == target.argmax(-1)).to(torch.float64))
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.agreement import divergence
 from dayzero.adapters.runners.figures import dtype_name, finite
 from dayzero.adapters.runners.heads import wide_logits
 from dayzero.adapters.runners.schemes import Schemed
@@ -95,4 +96,4 @@ class _Search:
     def _measured(self) -> float | None:
         with torch.no_grad():
             logits = self.model(self.ids, use_cache=False).logits[0].to(torch.float64).log_softmax(-1)
-        return finite(float((self.exact.exp() * (self.exact - logits)).sum(-1).mean()))
+        return finite(float(divergence(self.exact, logits).mean()))

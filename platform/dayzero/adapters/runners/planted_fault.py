@@ -5,8 +5,9 @@ the result right and multiplies the derivative; `fault` plants one of the mistak
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import torch
 from dayzero.adapters.runners.loading import decoder_layers
 from dayzero.adapters.runners.planted_gradient import PlantedGradient
 from dayzero.adapters.runners.planting import plant
+from dayzero.adapters.runners.planting_swaps import Planting
 from dayzero.errors import BadInputError
 from dayzero.stages.precision.planting import planted_layer
 
@@ -57,13 +59,20 @@ class PlantedFault:
             raise BadInputError(f"planted-fault has no option {unknown[0]}.", remedy="It has seed, scale, gradient and fault.")
         seed, scale = _number(options, "seed", 0), _number(options, "scale", 1.05)
         gradient = _number(options, "gradient", 1.0)
-        if "fault" in options:
-            with ExitStack() as stack:
-                print(f"planted-fault: {options['fault']} in {plant(model, options['fault'], int(seed), stack)}")
-                yield
-            return
+        with ExitStack() as stack:
+            if "fault" in options:
+                where = plant(model, options["fault"], int(seed), stack)
+                print(f"planted-fault: {options['fault']} in {where}")
+            else:
+                what = f"derivative of silu × {gradient}" if "gradient" in options else f"silu × {scale}"
+                made = partial(PlantedGradient, gradient) if "gradient" in options else partial(PlantedSilu, scale)
+                print(f"planted-fault: {what} in {self._in_place_of_silu(model, int(seed), made, stack)} (seed {int(seed)})")
+            yield
+
+    def _in_place_of_silu(self, model: Any, seed: int, made: Callable[[], Any], stack: ExitStack) -> str:
+        """Put a module wherever the drawn layer has silu; the layer's path."""
         path, layers = decoder_layers(model)
-        index = planted_layer(int(seed), len(layers))
+        index = planted_layer(seed, len(layers))
         places = [
             (module, name)
             for module in layers[index].modules()
@@ -72,16 +81,9 @@ class PlantedFault:
         ]
         if not places:
             raise BadInputError(f"{path}.{index} has no silu to plant a fault in.", remedy="Take a model whose MLP uses silu.")
-        originals = [(module, name, getattr(module, name)) for module, name in places]
-        for module, name, _original in originals:
-            setattr(module, name, PlantedGradient(gradient) if "gradient" in options else PlantedSilu(scale))
-        what = f"derivative of silu × {gradient}" if "gradient" in options else f"silu × {scale}"
-        print(f"planted-fault: {what} in {path}.{index} (seed {int(seed)})")
-        try:
-            yield
-        finally:
-            for module, name, original in originals:
-                setattr(module, name, original)
+        for module, name in places:
+            Planting(stack).swap(module, name, made())
+        return f"{path}.{index}"
 
 
 def _number(options: Mapping[str, str], name: str, default: float) -> float:

@@ -18,6 +18,12 @@ TINY = 2.0**-100
 """A scale of nothing but zeros."""
 
 
+def stored(scaled: torch.Tensor, kind: str) -> torch.Tensor:
+    """Scaled values as the format keeps them, in float32: beyond its largest number they saturate."""
+    within = scaled.clamp(-LARGEST[kind], LARGEST[kind])
+    return (within.to(torch.float8_e4m3fn) if kind == "fp8_e4m3" else within.round().to(torch.int8)).float()
+
+
 @dataclass(slots=True)
 class Quantizer:
     """Rounds keys or values [batch, heads, tokens, width] of one layer to a format; keeps the first scale. With `ignored` it is
@@ -41,9 +47,8 @@ class Quantizer:
         scaled = wide / self.scale
         self.elements += scaled.numel()
         self.clipped += int((scaled.abs() > LARGEST[kind]).sum())
-        scaled = scaled.clamp(-LARGEST[kind], LARGEST[kind])
-        stored = scaled.to(torch.float8_e4m3fn) if kind == "fp8_e4m3" else scaled.round().to(torch.int8)
-        read = stored.float() if self.ignored else stored.float() * self.scale
+        kept = stored(scaled, kind)
+        read = kept if self.ignored else kept * self.scale
         self.error += float((read - wide).pow(2).sum())
         self.written += float(wide.pow(2).sum())
         return read.to(states.dtype)

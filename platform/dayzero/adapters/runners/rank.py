@@ -21,8 +21,8 @@ from dayzero.adapters.runners.rank_model import RankModel, build_rank, load_weig
 from dayzero.adapters.runners.rank_task import RankTask
 from dayzero.adapters.runners.rank_tensors import SCALE
 from dayzero.adapters.runners.rank_wiring import wire
-from dayzero.adapters.runners.replaying import Keeper
-from dayzero.adapters.runners.sketching import Part, Shower, Sketcher, watch
+from dayzero.adapters.runners.replaying import Keeper, shower_of, write_shown
+from dayzero.adapters.runners.sketching import Part, watch
 from dayzero.codec import dump, load
 from dayzero.domain.observations import RankMemory
 from dayzero.domain.observed_parallel import RankObserved
@@ -68,7 +68,7 @@ def run_rank(task: RankTask) -> None:
         timeout=timedelta(seconds=task.timeout_s),
     )
     groups = Groups(task.rank, task.degrees)
-    shower = _shower(task)
+    shower = shower_of(task.replay, len(task.tokens), task.token_block) if task.prints else None
     wire(ranked, groups, task.planted, shower)
     load_weights(ranked, overlap=task.overlap and peak is None)
     if peak is not None:
@@ -83,22 +83,13 @@ def run_rank(task: RankTask) -> None:
     logits = run_stage(ranked, groups, torch.tensor([task.tokens]), width, dtype)
     if logits is not None and task.rank == groups.first_of_stage:
         save_file({"logits": logits.contiguous()}, task.logits)
-    if isinstance(shower, Keeper):
-        shower.save(Path(task.prints))
-    elif isinstance(shower, Sketcher):
-        Path(task.prints).write_bytes(dump(shower.prints(task.rank)))
+    if shower is not None:
+        write_shown(shower, task.rank, Path(task.prints))
     observed = RankObserved(
         task.rank, ranked.weight_bytes, ranked.tensors, own_peak_bytes(), groups.collectives,
         parameters_of(ranked.model), _planned(manifest),
     )  # fmt: skip
     _answer(task, observed)
-
-
-def _shower(task: RankTask) -> Shower | None:
-    """What looks on while the rank computes."""
-    if not task.prints:
-        return None
-    return Keeper(task.replay) if task.replay else Sketcher(len(task.tokens), task.token_block)
 
 
 def _planned(manifest: ShardManifest) -> int:

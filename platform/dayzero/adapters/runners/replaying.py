@@ -8,7 +8,8 @@ from safetensors.torch import load_file, save_file
 
 from dayzero.adapters.runners.figures import tensor_error
 from dayzero.adapters.runners.placing import HOST
-from dayzero.adapters.runners.sketching import Part, first_tensor
+from dayzero.adapters.runners.sketching import Part, Sketcher, first_tensor
+from dayzero.codec import dump
 from dayzero.domain.fingerprints import Divergence, Point, Replay, ReplayedRank
 from dayzero.domain.observations import TensorError
 
@@ -48,6 +49,19 @@ class Keeper:
         first = self.first.get(Point.OUTPUT.value)
         place = torch.tensor([-1 if first is None else first, *self.group])
         save_file({**{name: value.contiguous() for name, value in self.kept.items()}, PLACE: place}, path)
+
+
+def shower_of(replay: str, tokens: int, token_block: int) -> Keeper | Sketcher:
+    """What looks on while a rank computes: it keeps the tensors of the module that is replayed, or sketches all."""
+    return Keeper(replay) if replay else Sketcher(tokens, token_block)
+
+
+def write_shown(shower: Keeper | Sketcher, rank: int, path: Path) -> None:
+    """What was kept or sketched, for whoever compares the ranks."""
+    if isinstance(shower, Keeper):
+        shower.save(path)
+    else:
+        path.write_bytes(dump(shower.prints(rank)))
 
 
 def replayed(divergence: Divergence, ranks: list[Path], alone: Path) -> Replay | None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from dayzero.adapters.runners.figures import dtype_name, finite, share_within
+from dayzero.adapters.runners.figures import dtype_name, finite, rows, share_within
 from dayzero.domain.sampling import CallSample, SampleFigures
 from dayzero.stages.precision import limits as precision
 
@@ -98,7 +98,7 @@ class _Floating:
 
 
 def _floating(row: Result, roundings: int, *, same: bool) -> _Floating:
-    target, native, wide = (_rows(tensor) for tensor in row)
+    target, native, wide = (rows(tensor) for tensor in row)
     limits = torch.finfo(row[0].dtype)
     tiny, largest, eps = float(limits.tiny), float(limits.max), float(limits.eps)
     in_range = wide.isfinite() & (wide.abs() <= largest)
@@ -145,8 +145,3 @@ def _kind(tensor: torch.Tensor) -> torch.Tensor:
     """0 for a finite number, 2 for NaN, the sign of an infinity."""
     kind = torch.where(tensor.isinf(), tensor.sign(), torch.zeros_like(tensor))
     return torch.where(tensor.isnan(), 2.0, kind)
-
-
-def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    wide = tensor.detach().to(torch.float64)
-    return wide.reshape(-1, wide.shape[-1]) if wide.dim() > 1 else wide.reshape(1, -1)

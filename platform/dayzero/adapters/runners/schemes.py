@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
-from dayzero.adapters.runners.quantized_cache import LARGEST, TINY
+from dayzero.adapters.runners.figures import cast
+from dayzero.adapters.runners.quantized_cache import LARGEST, TINY, stored
 from dayzero.adapters.runners.three_ways import in_precision, reference_dtype, widened
 from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.errors import BadInputError, BlockedError
@@ -32,9 +32,7 @@ def rounded(tensor: torch.Tensor, kind: str) -> torch.Tensor:
     """The tensor rounded to the format with one scale for each matrix of its last two dimensions."""
     wide = tensor.float()
     scale = (wide.abs().amax(dim=(-2, -1), keepdim=True) / LARGEST[kind]).clamp_min(TINY)
-    scaled = (wide / scale).clamp(-LARGEST[kind], LARGEST[kind])
-    stored = scaled.to(torch.float8_e4m3fn) if kind == "fp8_e4m3" else scaled.round().to(torch.int8)
-    return (stored.float() * scale).to(tensor.dtype)
+    return (stored(wide / scale, kind) * scale).to(tensor.dtype)
 
 
 class Schemed:
@@ -117,12 +115,9 @@ class _Wide:
         copy = widened(module, wide)
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            def cast(leaf: Any, to: torch.dtype) -> Any:
-                return leaf.to(to) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
-
             with in_precision(wide):
-                out = copy(*tree_map(lambda leaf: cast(leaf, wide), args), **tree_map(lambda leaf: cast(leaf, wide), kwargs))
-            return tree_map(lambda leaf: cast(leaf, dtype), out)
+                out = copy(*cast(args, wide), **cast(kwargs, wide))
+            return cast(out, dtype)
 
         module.forward = forward
 

@@ -101,7 +101,7 @@ def _cast(value: Any, dtype: torch.dtype, seen: set[int]) -> Any:
         return {key: _cast(item, dtype, seen) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_cast(item, dtype, seen) for item in value)
-    if type(value).__module__.startswith("transformers.cache") and id(value) not in seen:
+    if is_cache(value) and id(value) not in seen:
         seen.add(id(value))
         for name, item in list(vars(value).items()):
             if name == "dtype":

@@ -5,22 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from dayzero.adapters.runners import diagnosis
-from dayzero.adapters.runners.figures import dtype_name, floats, tensor_error
+from dayzero.adapters.runners.figures import cast, dtype_name, floats, tensor_error
 from dayzero.adapters.runners.operator_capture import OperatorCapture
 from dayzero.adapters.runners.placing import HOST, fetched, placed
 from dayzero.adapters.runners.three_ways import in_precision, run_layer
 from dayzero.domain.observations import ModuleError, TensorError
 from dayzero.stages.precision import limits as precision
-
-
-def cast(value: Any, dtype: torch.dtype | None) -> Any:
-    """The value with its floating tensors in the dtype (None: as they are)."""
-    if dtype is None:
-        return value
-    return tree_map(lambda leaf: leaf.to(dtype) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf, value)
 
 
 def recorded_calls(layer: Any, hidden: torch.Tensor, kwargs: dict[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,9 +14,9 @@ from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
 from dayzero.adapters.runners import loading
-from dayzero.adapters.runners.figures import dtype_name
 from dayzero.adapters.runners.layer_sources import LayerSource, as_source
 from dayzero.adapters.runners.placing import HOST, fetched, on, placed
+from dayzero.adapters.runners.planting_swaps import Planting
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BlockedError
 
@@ -96,40 +97,34 @@ def around_layers(
     parameters around them; rows of embeddings come in the dtype, and nothing pools what comes out."""
     _, layers = loading.decoder_layers(model)
     failure: Exception | None = None
-    pooler = getattr(model.base_model, "pooler", None)
-    pooled = {id(parameter) for parameter in pooler.parameters()} if pooler is not None else set()
-    gone = {name for name, parameter in called.named_parameters() if id(parameter) in pooled}
-    outside = {name: tensor for name, tensor in outside.items() if name not in gone}
     for answer in (lambda out: out, lambda out: (out,)):
         # Some models unpack what their layers return, which is known only when they do.
-        if pooler is not None:
-            model.base_model.pooler = None
-        # Whoever looks at layers is not shown what merely stands for them.
-        hooks = [(one, one._forward_pre_hooks, one._forward_hooks) for one in layers]
-        for one in layers:
-            one.forward = _answering(layer, answer)
-            one._forward_pre_hooks, one._forward_hooks = OrderedDict(), OrderedDict()
-        handles = [
-            table.register_forward_hook(lambda _module, _args, out: out.to(dtype))
-            for table in called.modules() if isinstance(table, torch.nn.Embedding)
-        ]  # fmt: skip
-        try:
-            with torch.no_grad(), in_precision(dtype):
-                return torch.func.functional_call(called, outside, (), {**given, "use_cache": False}, tie_weights=False)
-        except (IndexError, ValueError) as error:
-            failure = failure or error
-        finally:
-            for handle in handles:
-                handle.remove()
-            for one, before, after in hooks:
-                del one.forward
-                one._forward_pre_hooks, one._forward_hooks = before, after
-            if pooler is not None:
-                model.base_model.pooler = pooler
+        with ExitStack() as stack:
+            swaps = Planting(stack)
+            if pooler_of(model) is not None:
+                swaps.swap(model.base_model, "pooler", None)
+            for one in layers:
+                swaps.swap(one, "forward", _answering(layer, answer))
+                # Whoever looks at layers is not shown what merely stands for them.
+                swaps.swap(one, "_forward_pre_hooks", OrderedDict())
+                swaps.swap(one, "_forward_hooks", OrderedDict())
+            for table in called.modules():
+                if isinstance(table, torch.nn.Embedding):
+                    stack.callback(table.register_forward_hook(lambda _module, _args, out: out.to(dtype)).remove)
+            try:
+                with torch.no_grad(), in_precision(dtype):
+                    return torch.func.functional_call(called, outside, (), {**given, "use_cache": False}, tie_weights=False)
+            except (IndexError, ValueError) as error:
+                failure = failure or error
     raise BlockedError(
         f"the layers of {type(model).__name__} hand on more than hidden states ({failure}).",
         remedy="This architecture needs its own recipe.",
     ) from failure
+
+
+def pooler_of(model: Any) -> Any:
+    """What pools an encoder's hidden states, or None: it is no part of what is compared."""
+    return getattr(model.base_model, "pooler", None)
 
 
 def _answering(layer: Callable[..., torch.Tensor], answer: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
@@ -137,15 +132,16 @@ def _answering(layer: Callable[..., torch.Tensor], answer: Callable[[torch.Tenso
 
 
 def outside_in(called: Any, model: Any, dtype: torch.dtype) -> dict[str, torch.Tensor]:
-    """Parameters of that part of the model, outside of its layers and of other modalities' towers, in the wider dtype where
-    they have another; tables of embeddings stay what they are."""
+    """Parameters of that part of the model, outside of its layers, of its pooler and of other modalities' towers, in the wider
+    dtype where they have another; tables of embeddings stay what they are."""
     modules = dict(called.named_modules())
     layers = loading.decoder_layers(model)[1]
     around = {name for name, module in modules.items() if any(part is layers for part in module.modules())}
     towers = tuple(
         f"{name}." for name, module in modules.items() if isinstance(module, PreTrainedModel) and name and name not in around
     )
-    inside = {id(parameter) for parameter in layers.parameters()}
+    left_out = (layers, pooler_of(model))
+    inside = {id(parameter) for part in left_out if part is not None for parameter in part.parameters()}
     found = {}
     for name, parameter in called.named_parameters(remove_duplicate=False):
         owner = modules[name.rpartition(".")[0]]
@@ -285,8 +281,3 @@ def compile_target(native: Any, target: Any, request: RunRequest, device: torch.
     failure: list[str] = []
     compiled: list[Callable[..., Any]] = [CompiledLayer(layer, failure) for layer in layers]
     return Target(target, compiled, kernels, reference_path, device, failure=failure)
-
-
-def describe(dtype: torch.dtype) -> str:
-    """The dtype's name."""
-    return dtype_name(dtype)
