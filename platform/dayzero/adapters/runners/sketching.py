@@ -19,6 +19,8 @@ from dayzero.domain.fingerprints import PROJECTIONS, TOKEN_BLOCK, Point, RankPri
 from dayzero.errors import BlockedError
 from dayzero.stages.fingerprints.packing import pack
 
+_CACHED_BYTES = 2 << 20
+"""Of a tensor, what a core's second-level cache holds beside what else it needs."""
 TOKENS, CHANNELS = 0, 1
 """Axes, told apart in the counter that a sign is drawn from."""
 _GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -153,8 +155,7 @@ class Sketcher:
         projected = (rows @ self._signs(CHANNELS, first, channels, rows)) * self._signs(TOKENS, token, rows.shape[0], rows)
         sketch = projected.reshape(blocks, size, -1).sum(1)
         flat = rows.reshape(blocks, size * channels)
-        norm = torch.linalg.vector_norm(flat, dim=1)
-        largest = torch.linalg.vector_norm(flat, float("inf"), dim=1)
+        norm, largest = _sizes(flat)
         sound = bool(torch.isfinite(norm).all())
         bad = torch.zeros_like(norm) if sound else (~torch.isfinite(flat)).sum(1).to(norm.dtype)
         return torch.cat([sketch, torch.stack([norm, largest, bad], 1)], 1)
@@ -164,6 +165,15 @@ class Sketcher:
         if key not in self.drawn:
             self.drawn[key] = signs(self.seed, axis, first, count, self.projections).to(like.device, like.dtype)
         return self.drawn[key]
+
+
+def _sizes(flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The norm and the largest magnitude of each row. On a processor several rows at a time, which its caches keep between
+    the passes: maximum and minimum are two passes, and yet several times as fast as the norm of infinite order."""
+    at_once = max(1, _CACHED_BYTES // (flat.shape[1] * flat.element_size())) if flat.device.type == "cpu" else flat.shape[0]
+    parts = flat.split(at_once)
+    found = [(torch.linalg.vector_norm(part, dim=1), torch.maximum(part.amax(1), part.amin(1).neg_())) for part in parts]
+    return torch.cat([norm for norm, _ in found]), torch.cat([largest for _, largest in found])
 
 
 def first_tensor(value: Any) -> torch.Tensor | None:
