@@ -14,18 +14,11 @@ from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
 from dayzero.stages.bundle.plan import PICTURE
 from dayzero.steps.bundles import bundled_file
+from dayzero.web.frame import PAGE_HEADERS
 from dayzero.web.pages import entry_page, list_page
 
 SCHEMA = "dayzero.compat/1"
-PAGE_HEADERS = {
-    "content-security-policy":
-        "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'; form-action 'self'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-}  # fmt: skip
-"""Nothing is loaded but a plan's picture, nothing is run, nothing is sent elsewhere."""
-
-PICTURE_HEADERS = PAGE_HEADERS | {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+PICTURE_HEADERS = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 """A worker wrote the bundle that the picture comes from: opened by itself it runs nothing either."""
 
 MAX_PAGE_ROWS = 1000
@@ -76,9 +69,9 @@ def router(plane: Listing) -> APIRouter:
         try:
             row, found = _entry(plane.compatibility, entry_id)
         except BadInputError as error:
-            return HTMLResponse(entry_page(None, None, str(error)), _status(error), PAGE_HEADERS)
+            return entry_page(None, None, str(error), status=_status(error))
         drawn = bundled_file(plane.artifacts, found.bundle, PICTURE) is not None
-        return HTMLResponse(entry_page(row, found, None, drawn=drawn), headers=PAGE_HEADERS)
+        return entry_page(row, found, None, drawn=drawn)
 
     @routes.get("/compat/{entry_id}/plan.svg")
     def picture(entry_id: str) -> Response:
@@ -105,8 +98,8 @@ def _list(entries: CompatibilityList, filter: str) -> HTMLResponse:
     try:
         rows = entries.current(filter, limit=MAX_PAGE_ROWS)
     except BadInputError as error:
-        return HTMLResponse(list_page([], filter, _columns(), str(error)), _status(error), PAGE_HEADERS)
-    return HTMLResponse(list_page(_best_first(rows, entries.rollup()), filter, _columns(), None), headers=PAGE_HEADERS)
+        return list_page([], filter, _columns(), str(error), _status(error))
+    return list_page(_best_first(rows, entries.rollup()), filter, _columns(), None)
 
 
 def _best_first(rows: Sequence[Mapping[str, object]], rollup: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from dayzero.errors import DayzeroError
 from dayzero.ports.catalog import Workforce
 from dayzero.ports.ledger import Ledger
+from dayzero.web.frame import static_router
 from dayzero.web.ledger import error_answer, ledger_router
 
 
@@ -36,7 +37,7 @@ def create_app(plane: Truth, routers: Sequence[APIRouter] = ()) -> FastAPI:
         return {"status": "ok"}
 
     app.include_router(ledger_router(plane.ledger, plane.workforce))
-    for router in routers:
+    for router in (static_router(), *routers):
         app.include_router(router)
     for kind in (DayzeroError, StarletteHTTPException, Exception):
         app.add_exception_handler(kind, error_answer)
