@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from dayzero.adapters.store import tables_telling
+from dayzero.adapters.store import tables_access
 from dayzero.adapters.store.column_types import CleanJson, CleanText
 
 
@@ -18,7 +18,7 @@ def render_item(kind, item, autogen_context):  # type: ignore[no-untyped-def]
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=tables_telling.Base.metadata,
+    target_metadata=tables_access.EmbargoRow.metadata,
     render_item=render_item,
     transactional_ddl=True,
 )

@@ -20,6 +20,9 @@ class Settings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="Address that the HTTP door and the Prefect server listen on.")
     port: int = Field(8711, description="Port of the HTTP door (ledger, compatibility list).", ge=0, le=65535)
+    open_reading: bool | None = Field(
+        None, description="Whether the list is read without a token; unset: only where the door listens on loopback."
+    )
     prefect_port: int = Field(4200, description="Port of the Prefect server that `dayzero up` starts.", ge=0, le=65535)
     prefect_api_url: str | None = Field(None, description="A Prefect API that already runs; unset: our own server.")
     hf_endpoint: str = Field("https://huggingface.co", description="Endpoint of the Hugging Face hub or a mirror.")

@@ -34,6 +34,7 @@ from .planes import Plane as Plane
 from .planes import control_bench as control_bench
 from .planes import control_plane as control_plane
 from .planes import database_url as database_url
+from .planes import reading_is_open as reading_is_open
 from .platforms import Imported as Imported
 from .platforms import check_platform as check_platform
 from .platforms import new_platform as new_platform

@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from dayzero.adapters.host.clock import SystemClock
 from dayzero.adapters.profiles.load import load_profiles
+from dayzero.adapters.store.access import SqlAccess
 from dayzero.adapters.store.artifacts import FolderArtifacts
 from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.compatibility import SqlCompatibilityList
 from dayzero.adapters.store.connection import open_engine
+from dayzero.adapters.store.embargoes import SqlEmbargoes
 from dayzero.adapters.store.embedded import has_database, running
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
@@ -19,6 +22,7 @@ from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.app.benches import bench_on
 from dayzero.domain.platforms import PlatformProfile
+from dayzero.ports.access import Access, Embargoes
 from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscribers, WatchBook, Workforce
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
@@ -40,8 +44,22 @@ class Plane:
     subscribers: Subscribers
     compatibility: CompatibilityList
     workforce: Workforce
+    access: Access
+    embargoes: Embargoes
     artifacts: ArtifactStore
     profiles: Mapping[str, PlatformProfile]
+
+
+def reading_is_open(settings: Settings) -> bool:
+    """Whether people read the list without a token: as the settings say, else where only this host can ask."""
+    if settings.open_reading is not None:
+        return settings.open_reading
+    if settings.host == "localhost":
+        return True
+    try:
+        return ip_address(settings.host).is_loopback
+    except ValueError:
+        return False
 
 
 def _database_exists(settings: Settings) -> bool:
@@ -78,6 +96,8 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 subscribers=SqlSubscribers(engine, clock),
                 compatibility=SqlCompatibilityList(engine, clock),
                 workforce=SqlWorkforce(engine, clock),
+                access=SqlAccess(engine, clock),
+                embargoes=SqlEmbargoes(engine, clock),
                 artifacts=artifacts,
                 profiles=load_profiles(settings.platforms_dir),
             )

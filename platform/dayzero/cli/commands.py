@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, str] = {
     "status": "health:status", "bundle": "bundle:bundle", "demo": "demo:demo", "up": "up:up", "watch": "watch:app",
     "run": "run:app", "compat": "compat:app", "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",
     "stack": "stack:app", "baseline": "baseline:app", "hub": "hub:app", "store": "store:app", "keys": "keys:app",
-    "waiver": "waiver:app", "db": "db:app",
+    "waiver": "waiver:app", "token": "token:app", "embargo": "embargo:app", "db": "db:app",
 }  # fmt: skip
 """Module and name of each command, or of the group that holds it, in the order in which help shows them."""
 

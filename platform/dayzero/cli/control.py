@@ -38,7 +38,7 @@ def serve(settings: Settings) -> None:
         )
         loops.start()
         try:
-            door = create_app(plane, [compatibility.router(plane)])
+            door = create_app(plane, [compatibility.router(plane, open_reading=app.reading_is_open(settings))])
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()

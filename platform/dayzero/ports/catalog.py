@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from dayzero.domain.access import Viewer
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import Event
@@ -137,7 +138,14 @@ class Catalog(Protocol):
 
 
 class CompatibilityList(Protocol):
-    """Entries as people ask for them; the columns are those of the SQL view `compatibility_current`."""
+    """Entries as people ask for them; the columns are those of the SQL view `compatibility_current`.
+
+    What an embargo hides from the list's viewer is in no row, count or error of it.
+    """
+
+    def seen_by(self, viewer: Viewer) -> "CompatibilityList":
+        """The same list through another's eyes."""
+        ...
 
     def current(self, predicate: str = "", *, limit: int = 1000) -> Sequence[Mapping[str, object]]:
         """Rows of the current entries that match the predicate, by model, platform and key."""

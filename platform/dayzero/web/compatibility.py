@@ -3,19 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Protocol
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
+from dayzero.domain.access import Viewer
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
+from dayzero.ports.access import Access
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
 from dayzero.stages.bundle.plan import PICTURE
 from dayzero.steps.bundles import bundled_file
 from dayzero.web.frame import PAGE_HEADERS
 from dayzero.web.pages import entry_page, list_page
+from dayzero.web.viewers import viewer_from
 
 SCHEMA = "dayzero.compat/1"
 PICTURE_HEADERS = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
@@ -36,46 +39,55 @@ class Listing(Protocol):
         ...
 
     @property
+    def access(self) -> Access:
+        """Who the tokens are."""
+        ...
+
+    @property
     def artifacts(self) -> ArtifactStore:
         """Where their bundles lie."""
         ...
 
 
-def router(plane: Listing) -> APIRouter:
+def router(plane: Listing, *, open_reading: bool = True) -> APIRouter:
     """`/v1/compat`, `/v1/compat/rollup`, `/v1/compat/{id}` as JSON; `/` and `/compat/{id}` as pages without JavaScript,
-    `/compat/{id}/plan.svg` as the picture of the entry's plan."""
+    `/compat/{id}/plan.svg` as the picture of the entry's plan. Each shows what the request's token may see."""
     routes = APIRouter()
+    eyes = Depends(viewer_from(plane.access, open_reading=open_reading))
+
+    def seen(viewer: Viewer) -> CompatibilityList:
+        return plane.compatibility.seen_by(viewer)
 
     @routes.get("/v1/compat")
-    def entries(filter: Filter = "", limit: Limit = 1000) -> JSONResponse:
-        rows = plane.compatibility.current(filter, limit=limit)
+    def entries(filter: Filter = "", limit: Limit = 1000, viewer: Viewer = eyes) -> JSONResponse:
+        rows = seen(viewer).current(filter, limit=limit)
         return JSONResponse({"schema": SCHEMA, "filter": filter, "entries": [plain(row) for row in rows]})
 
     @routes.get("/v1/compat/rollup")
-    def rollup() -> JSONResponse:
-        return JSONResponse({"schema": SCHEMA, "rollup": [plain(row) for row in plane.compatibility.rollup()]})
+    def rollup(viewer: Viewer = eyes) -> JSONResponse:
+        return JSONResponse({"schema": SCHEMA, "rollup": [plain(row) for row in seen(viewer).rollup()]})
 
     @routes.get("/v1/compat/{entry_id}")
-    def entry(entry_id: str) -> JSONResponse:
-        row, found = _entry(plane.compatibility, entry_id)
+    def entry(entry_id: str, viewer: Viewer = eyes) -> JSONResponse:
+        row, found = _entry(seen(viewer), entry_id)
         return JSONResponse({"schema": SCHEMA, "entries": [row], "entry": plain(found)})
 
     @routes.get("/")
-    def page(filter: Filter = "") -> HTMLResponse:
-        return _list(plane.compatibility, filter)
+    def page(filter: Filter = "", viewer: Viewer = eyes) -> HTMLResponse:
+        return _list(seen(viewer), filter)
 
     @routes.get("/compat/{entry_id}")
-    def one(entry_id: str) -> HTMLResponse:
+    def one(entry_id: str, viewer: Viewer = eyes) -> HTMLResponse:
         try:
-            row, found = _entry(plane.compatibility, entry_id)
+            row, found = _entry(seen(viewer), entry_id)
         except BadInputError as error:
             return entry_page(None, None, str(error), status=_status(error))
         drawn = bundled_file(plane.artifacts, found.bundle, PICTURE) is not None
         return entry_page(row, found, None, drawn=drawn)
 
     @routes.get("/compat/{entry_id}/plan.svg")
-    def picture(entry_id: str) -> Response:
-        drawn = bundled_file(plane.artifacts, plane.compatibility.entry(entry_id).bundle, PICTURE)
+    def picture(entry_id: str, viewer: Viewer = eyes) -> Response:
+        drawn = bundled_file(plane.artifacts, seen(viewer).entry(entry_id).bundle, PICTURE)
         if drawn is None:
             raise NotFoundError(
                 f"entry {entry_id} has no picture of its plan.", remedy="An adaptation that runs through draws one."

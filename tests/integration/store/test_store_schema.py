@@ -12,7 +12,7 @@ from dayzero.adapters.store import migrate, views
 from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.connection import open_engine
 from dayzero.adapters.store.ledger import SqlLedger
-from dayzero.adapters.store.tables_telling import Base
+from dayzero.adapters.store.tables_access import EmbargoRow
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
@@ -33,10 +33,10 @@ def _definitions(engine: Engine) -> dict[str, str]:
 def test_migrations_make_what_the_models_say(engine: Engine, empty_database_url: str) -> None:
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, EmbargoRow.metadata) == []
     from_models = open_engine(empty_database_url)
     with from_models.begin() as connection:
-        Base.metadata.create_all(connection)
+        EmbargoRow.metadata.create_all(connection)
         for statement in views.statements():
             connection.execute(text(statement))
     assert _definitions(engine) == _definitions(from_models)

@@ -11,6 +11,8 @@ from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.rows import noun_of, utc
 from dayzero.adapters.store.tables_telling import EntryRow
 from dayzero.adapters.store.views import current_view, rollup_view, versions_view
+from dayzero.adapters.store.visibility import seen_by, sight_of
+from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
@@ -22,14 +24,20 @@ QUERY_FIELDS = fields_from(COMPATIBILITY_COLUMNS)
 """What a query of the list may name."""
 
 _HEX = frozenset("0123456789abcdef")
+_MODEL_AND_PLATFORM = (EntryRow.model, EntryRow.platform)
 
 
 class SqlCompatibilityList:
-    """ports.catalog.CompatibilityList on PostgreSQL. Moments are datetimes in UTC."""
+    """ports.catalog.CompatibilityList on PostgreSQL, through one viewer's eyes. Moments are datetimes in UTC."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, viewer: Viewer = OPERATOR) -> None:
         self._engine = engine
         self._clock = clock
+        self._viewer = viewer
+
+    def seen_by(self, viewer: Viewer) -> "SqlCompatibilityList":
+        """The same list through another's eyes."""
+        return SqlCompatibilityList(self._engine, self._clock, viewer)
 
     def current(self, predicate: str = "", *, limit: int = 1000) -> Sequence[Mapping[str, object]]:
         """Rows of the current entries that match the predicate, by model, platform and key. BadInputError."""
@@ -37,12 +45,16 @@ class SqlCompatibilityList:
         order = [current_view.c[name] for name in ("model", "platform", "mode", "engine", "dtype", "plan", "entry_id")]
         query = select(current_view).where(condition).order_by(*order).limit(_sane(limit))
         with transaction(self._engine) as session:
+            sight = sight_of(session, self._viewer, self._clock.now())
+            query = query.where(seen_by(sight, current_view.c.model, current_view.c.platform))
             return tuple(_row(row, current_view) for row in session.execute(query).mappings())
 
     def rollup(self) -> Sequence[Mapping[str, object]]:
         """One row a model × platform, by both."""
         query = select(rollup_view).order_by(rollup_view.c.model, rollup_view.c.platform)
         with transaction(self._engine) as session:
+            sight = sight_of(session, self._viewer, self._clock.now())
+            query = query.where(seen_by(sight, rollup_view.c.model, rollup_view.c.platform))
             return tuple(_row(row, rollup_view) for row in session.execute(query).mappings())
 
     def entry(self, entry_id: str) -> CompatibilityEntry:
@@ -51,6 +63,8 @@ class SqlCompatibilityList:
             raise NotFoundError(f"{entry_id[:80]!r} is no id of an entry.", remedy="See `dayzero compat ls`.")
         query = select(EntryRow.document).where(EntryRow.id.startswith(entry_id)).order_by(EntryRow.id).limit(2)
         with transaction(self._engine) as session:
+            sight = sight_of(session, self._viewer, self._clock.now())
+            query = query.where(seen_by(sight, *_MODEL_AND_PLATFORM))
             found = session.execute(query).scalars().all()
         if not found:
             raise NotFoundError(f"there is no entry {entry_id[:80]}.", remedy="See `dayzero compat ls`.")
@@ -61,13 +75,14 @@ class SqlCompatibilityList:
     def history(self, model: str, platform: str | None = None) -> Sequence[Mapping[str, object]]:
         """Every version of the model's entries (by its name or an alias), the newest first. NotFoundError."""
         with transaction(self._engine) as session:
+            sight = sight_of(session, self._viewer, self._clock.now())
             known = named(session, model)
-            if known is None:
+            if known is None or not sight.sees(known.name):
                 raise NotFoundError(f"no model {model} is known.", remedy="See `dayzero compat ls` for those that are.")
             query = (
                 select(versions_view)
                 .join(EntryRow, EntryRow.id == versions_view.c.entry_id)
-                .where(EntryRow.model_id == known.id)
+                .where(EntryRow.model_id == known.id, seen_by(sight, *_MODEL_AND_PLATFORM))
                 .order_by(EntryRow.seq.desc())
             )
             if platform is not None:

@@ -113,12 +113,13 @@ class DeliveryRow(Base):
 
 
 class TokenRow(Base):
-    """A worker's token, as its sha256."""
+    """A token, as its sha256; `platform` is a worker's."""
 
     __tablename__ = "tokens"
     id: Mapped[str] = mapped_column(primary_key=True)
     sha256: Mapped[str] = mapped_column(unique=True)
-    platform: Mapped[str]
+    name: Mapped[str] = mapped_column(server_default="")
+    platform: Mapped[str | None]
     scope: Mapped[str]
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime]

@@ -1,0 +1,55 @@
+"""Who may read and do what; each method is one transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+
+from dayzero.domain.access import AccessToken, AuditRecord, Embargo, Scope, Sight, Viewer
+
+
+class Access(Protocol):
+    """Tokens for people and programs, and the trail of what was done with them."""
+
+    def issue(self, name: str, scope: Scope, valid_s: float) -> tuple[str, AccessToken]:
+        """A new token (shown once) of that scope. BadInputError for a worker's: those are issued for a platform."""
+        ...
+
+    def check(self, token: str) -> AccessToken | None:
+        """The token, or None when it is unknown, revoked or has expired."""
+        ...
+
+    def tokens(self) -> Sequence[AccessToken]:
+        """Every token, the newest first."""
+        ...
+
+    def revoke(self, token_id: str) -> AccessToken:
+        """End it now, once. NotFoundError."""
+        ...
+
+    def record(self, who: str, action: str, subject: str, detail: str = "") -> None:
+        """Add a line to the trail; lines are never changed."""
+        ...
+
+    def trail(self, limit: int = 100) -> Sequence[AuditRecord]:
+        """The newest lines of the trail, the newest first."""
+        ...
+
+
+class Embargoes(Protocol):
+    """What only some tokens see, and until when."""
+
+    def place(self, model: str | None, platform: str | None, until: datetime, tokens: Sequence[str], reason: str) -> Embargo:
+        """Hide it from all but these tokens. BadInputError: nothing, or in the past. NotFoundError: no such token."""
+        ...
+
+    def lift(self, embargo_id: str) -> Embargo:
+        """End it now, once. NotFoundError."""
+        ...
+
+    def embargoes(self) -> Sequence[Embargo]:
+        """Every embargo, the oldest first, also those that are over."""
+        ...
+
+    def sight(self, viewer: Viewer) -> Sight:
+        """What that viewer does not see now."""
+        ...
