@@ -17,6 +17,7 @@ from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
+from seeding import Seeding, seed
 from store_nouns import SteppedClock, entry, release
 
 pytestmark = pytest.mark.postgres
@@ -26,8 +27,9 @@ def _definitions(engine: Engine) -> dict[str, str]:
     with engine.connect() as connection:
         found = {name: connection.execute(text(f"SELECT pg_get_viewdef('{name}')")).scalar_one() for name in views.VIEWS}
         triggers = connection.execute(text("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal")).scalars()
-        body = connection.execute(text("SELECT prosrc FROM pg_proc WHERE proname = 'refuse_change'")).scalar_one()
-    return {**found, "triggers": "\n".join(sorted(triggers)), "function": body}
+        named = text("SELECT prosrc FROM pg_proc WHERE proname IN ('refuse_change', 'keep_standing') ORDER BY proname")
+        bodies = connection.execute(named).scalars().all()
+    return {**found, "triggers": "\n".join(sorted(triggers)), "functions": "\n".join(bodies)}
 
 
 def test_migrations_make_what_the_models_say(engine: Engine, empty_database_url: str) -> None:
@@ -101,3 +103,27 @@ def test_a_url_that_is_none(url: str) -> None:
 def test_a_server_that_does_not_answer() -> None:
     with pytest.raises(UnavailableError, match="does not answer"):
         open_engine("postgresql+psycopg://u:p@127.0.0.1:1/d")
+
+
+STOOD = """
+SELECT e.id FROM entries e
+WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = e.key_digest AND newer.seq > e.seq)
+  AND NOT (e.predicted AND EXISTS (
+      SELECT 1 FROM entries w
+      WHERE w.model_id = e.model_id AND w.platform = e.platform AND w.mode = e.mode AND NOT w.predicted))
+  AND NOT ((e.predicted OR e.lifecycle = 'blocked') AND EXISTS (
+      SELECT 1 FROM entries later WHERE later.adaptation_id = e.adaptation_id AND later.seq > e.seq))
+ORDER BY e.id
+"""
+"""What stands, said over the whole history; the table that a trigger keeps must hold exactly these."""
+
+
+def test_what_stands_is_kept_as_the_history_says_it(engine: Engine, tmp_path) -> None:
+    shown = Seeding(models=6, platforms=3, entries=240, seed=7)
+    seed(engine, shown)
+    with engine.connect() as connection:
+        stood = connection.execute(text(STOOD)).scalars().all()
+        kept = connection.execute(text("SELECT entry_id FROM standing ORDER BY entry_id")).scalars().all()
+        assert connection.execute(text("SELECT count(*) FROM entries")).scalar_one() == 240
+    assert kept == stood
+    assert 6 <= len(kept) < 240

@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index, LargeBinary, MetaData, PrimaryKeyConstraint, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Computed,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from dayzero.adapters.store.column_types import CleanJson, CleanText, Moment
@@ -24,22 +35,31 @@ class Base(DeclarativeBase):
     type_annotation_map = {str: CleanText, datetime: Moment, bytes: LargeBinary, int: BigInteger, Json: CleanJson}  # noqa: RUF012
 
 
+def _words(column: str) -> Computed:
+    """The words of a name, written as PostgreSQL prints the expression."""
+    return Computed(f"to_tsvector('simple'::regconfig, translate({column}, '/-_.:@'::text, '      '::text))", persisted=True)
+
+
 class ModelRow(Base):
     """A model, by the name it first had."""
 
     __tablename__ = "models"
+    __table_args__ = (Index(None, "words", postgresql_using="gin"),)
     id: Mapped[str] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
     created_at: Mapped[datetime]
+    words: Mapped[str] = mapped_column(TSVECTOR, _words("name"), nullable=True, deferred=True)
 
 
 class ModelAliasRow(Base):
     """Another name of a model (renamed, or on another hub)."""
 
     __tablename__ = "model_aliases"
+    __table_args__ = (Index(None, "words", postgresql_using="gin"),)
     alias: Mapped[str] = mapped_column(primary_key=True)
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
     created_at: Mapped[datetime]
+    words: Mapped[str] = mapped_column(TSVECTOR, _words("alias"), nullable=True, deferred=True)
 
 
 class SourceRow(Base):
@@ -64,7 +84,7 @@ class ReleaseRow(Base):
     """A release: `endpoint` is empty for the settings' hub; `seq` is the order of recording."""
 
     __tablename__ = "releases"
-    __table_args__ = (UniqueConstraint("hub", "endpoint", "repo_id", "revision"),)
+    __table_args__ = (UniqueConstraint("hub", "endpoint", "repo_id", "revision"), Index(None, "seq"))
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
@@ -111,6 +131,7 @@ class AdaptationRow(Base):
     __table_args__ = (
         UniqueConstraint("purpose", "content_id", "platform", "mode"),
         Index(None, "state", "heartbeat_at"),
+        Index(None, "seq"),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))

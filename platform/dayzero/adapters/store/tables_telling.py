@@ -17,7 +17,11 @@ class EntryRow(Base):
     """
 
     __tablename__ = "entries"
-    __table_args__ = (Index(None, "key_digest", "seq"), Index(None, "model_id", "platform", "mode"))
+    __table_args__ = (
+        Index(None, "key_digest", "seq"),
+        Index(None, "model_id", "platform", "mode"),
+        Index(None, "model_id", "seq"),
+    )
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))
     key_digest: Mapped[str]
@@ -57,6 +61,79 @@ class EntryRow(Base):
     verified_at: Mapped[datetime | None]
     recorded_at: Mapped[datetime]
     document: Mapped[Any] = mapped_column(CleanJson)
+
+
+class StandingRow(Base):
+    """What stands of the list: the newest version of each key that shows. A trigger on entries keeps it; nobody else writes.
+
+    `freshness` is as recorded; the views make it stale once a waiver has expired.
+    """
+
+    __tablename__ = "standing"
+    __table_args__ = (
+        Index("ix_standing_order", "model", "platform", "mode", "engine", "dtype", "plan", "key_digest"),
+        Index(None, "platform", "model"),
+        Index(None, "model_id", "platform", "mode"),
+        Index(None, "adaptation_id"),
+        Index(None, "recorded_at"),
+    )
+    key_digest: Mapped[str] = mapped_column(primary_key=True)
+    seq: Mapped[int]
+    model_id: Mapped[str]
+    predicted: Mapped[bool]
+    entry_id: Mapped[str]
+    model: Mapped[str]
+    platform: Mapped[str]
+    mode: Mapped[str]
+    lifecycle: Mapped[str]
+    correctness: Mapped[str]
+    performance: Mapped[str]
+    freshness: Mapped[str]
+    grade: Mapped[str]
+    reason: Mapped[str]
+    engine: Mapped[str]
+    dtype: Mapped[str]
+    plan: Mapped[str]
+    devices: Mapped[int]
+    stack_fingerprint: Mapped[str]
+    method: Mapped[str]
+    checks_passed: Mapped[int]
+    checks_failed: Mapped[int]
+    checks_error: Mapped[int]
+    checks_not_run: Mapped[int]
+    known_gaps: Mapped[int]
+    hub: Mapped[str]
+    repo_id: Mapped[str]
+    revision: Mapped[str]
+    content_id: Mapped[str]
+    release_id: Mapped[str]
+    adaptation_id: Mapped[str]
+    bundle: Mapped[str | None]
+    announced_at: Mapped[datetime | None]
+    config_seen_at: Mapped[datetime | None]
+    weights_live_at: Mapped[datetime | None]
+    detected_at: Mapped[datetime | None]
+    staged_at: Mapped[datetime | None]
+    first_token_at: Mapped[datetime | None]
+    verified_at: Mapped[datetime | None]
+    time_to_verified_s: Mapped[float | None]
+    recorded_at: Mapped[datetime]
+    evidence: Mapped[str | None]
+    waivers: Mapped[int]
+    waived_until: Mapped[datetime | None]
+    gaps: Mapped[Any] = mapped_column(CleanJson)
+
+
+class SightingRow(Base):
+    """What the watcher last thought of a repository that it did not take, and why."""
+
+    __tablename__ = "sightings"
+    __table_args__ = (PrimaryKeyConstraint("source_id", "repo_id"), Index(None, "seen_at"))
+    source_id: Mapped[str] = mapped_column(ForeignKey("sources.id", ondelete="CASCADE"))
+    repo_id: Mapped[str]
+    reason: Mapped[str]
+    failed: Mapped[bool]
+    seen_at: Mapped[datetime]
 
 
 class EventRow(Base):

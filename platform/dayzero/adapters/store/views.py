@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Column, DateTime, Double, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
+from dayzero.adapters.store.tables_telling import StandingRow
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, ColumnKind
 from dayzero.domain.columns import Column as Listed
 
@@ -43,16 +44,41 @@ LEFT JOIN LATERAL (
 ) told ON true
 """
 
+KEEP_STANDING = """
+CREATE FUNCTION keep_standing() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- Two writers of one model on one platform go one after the other, so that neither overlooks what the other supersedes.
+    PERFORM pg_advisory_xact_lock(hashtext(NEW.model_id), hashtext(NEW.platform));
+    DELETE FROM standing s
+    WHERE s.seq < NEW.seq
+      AND (s.key_digest = NEW.key_digest
+           OR (NOT NEW.predicted AND s.predicted
+               AND s.model_id = NEW.model_id AND s.platform = NEW.platform AND s.mode = NEW.mode)
+           OR (s.adaptation_id = NEW.adaptation_id AND (s.predicted OR s.lifecycle = 'blocked')));
+    INSERT INTO standing ({columns})
+    SELECT {values}
+    FROM releases r
+    WHERE r.id = NEW.release_id
+      AND NOT (NEW.predicted AND EXISTS (
+          SELECT 1 FROM entries w
+          WHERE w.model_id = NEW.model_id AND w.platform = NEW.platform AND w.mode = NEW.mode AND NOT w.predicted))
+      AND NOT ((NEW.predicted OR NEW.lifecycle = 'blocked') AND EXISTS (
+          SELECT 1 FROM entries later WHERE later.adaptation_id = NEW.adaptation_id AND later.seq > NEW.seq))
+    ON CONFLICT (key_digest) DO NOTHING;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER entries_keep_standing AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION keep_standing();
+"""
+"""What compatibility_current shows, kept row by row as entries are appended: the list stays small where history grows."""
+
 CURRENT = """
 CREATE VIEW compatibility_current AS
 SELECT {columns}
-FROM compatibility_versions v
-WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = v.key_digest AND newer.seq > v.seq)
-  AND NOT (v.predicted AND EXISTS (
-      SELECT 1 FROM entries w
-      WHERE w.model_id = v.model_id AND w.platform = v.platform AND w.mode = v.mode AND NOT w.predicted))
-  AND NOT ((v.predicted OR v.lifecycle = 'blocked') AND EXISTS (
-      SELECT 1 FROM entries later WHERE later.adaptation_id = v.adaptation_id AND later.seq > v.seq))
+FROM standing s
+WHERE NOT ((s.freshness = 'stale' OR coalesce(s.waived_until < now(), false)) AND EXISTS (
+    SELECT 1 FROM entries again
+    WHERE again.adaptation_id = s.adaptation_id AND again.seq > s.seq AND again.key_digest <> s.key_digest
+      AND again.lifecycle <> 'blocked'))
 """
 
 ROLLUP = """
@@ -73,11 +99,43 @@ ORDER BY model, platform, (freshness = 'current') DESC,
 
 VIEWS = ("compatibility_versions", "compatibility_current", "compatibility_rollup")
 
+_FROM_RELEASE = ("hub", "repo_id", "revision")
+_FROM_DOCUMENT = {
+    "evidence": "NEW.document ->> 'evidence'",
+    "waivers": "coalesce(jsonb_array_length(NEW.document -> 'waivers'), 0)",
+    "waived_until": "(NEW.document ->> 'waived_until')::timestamptz",
+    "gaps": "coalesce(NEW.document -> 'gaps', '[]')",
+    "time_to_verified_s": "extract(epoch FROM NEW.verified_at - NEW.weights_live_at)::double precision",
+    "entry_id": "NEW.id",
+}
+_IN_VIEW = {
+    "freshness": "CASE WHEN s.waived_until < now() THEN 'stale' ELSE s.freshness END AS freshness",
+    "notified_at": """(SELECT min(d.delivered_at)
+    FROM outbox o JOIN deliveries d ON d.event_id = o.id
+    WHERE o.adaptation_id = s.adaptation_id AND d.state = 'delivered'
+      AND o.kind IN ('dayzero.entry.changed', 'dayzero.adaptation.completed', 'dayzero.prestage.completed')) AS notified_at""",
+}
+
+
+def keep_standing() -> str:
+    """The trigger that keeps `standing`, over the columns of its table."""
+    names = [column.name for column in StandingRow.__table__.columns]
+    values = [_FROM_DOCUMENT.get(name, f"r.{name}" if name in _FROM_RELEASE else f"NEW.{name}") for name in names]
+    return KEEP_STANDING.format(columns=_filled(names), values=_filled(values))
+
+
+def current() -> str:
+    """The view `compatibility_current`, over the columns of the list."""
+    return CURRENT.format(columns=_filled([_IN_VIEW.get(column.name, f"s.{column.name}") for column in COMPATIBILITY_COLUMNS]))
+
+
+def _filled(parts: list[str]) -> str:
+    return textwrap.fill(", ".join(parts), 100, break_long_words=False, break_on_hyphens=False)
+
 
 def statements() -> tuple[str, ...]:
-    """What makes trigger and views on top of the tables, in order."""
-    listed = textwrap.fill(", ".join(f"v.{column.name}" for column in COMPATIBILITY_COLUMNS), 110)
-    return (APPEND_ONLY, VERSIONS, CURRENT.format(columns=listed), ROLLUP)
+    """What makes triggers and views on top of the tables, in order."""
+    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), ROLLUP)
 
 
 _TYPES: dict[ColumnKind, TypeEngine[Any]] = {
