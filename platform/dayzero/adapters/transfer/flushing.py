@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from dayzero.adapters.transfer.journal import Journal, Line
 from dayzero.adapters.transfer.output import OutputFolder
+from dayzero.adapters.transfer.writeback import begin_writing
 
 _AT_ONCE = 8
 
@@ -19,6 +20,13 @@ class Flusher:
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dayzero-flush")
         self._flushing: Future[None] | None = None
+        self._beginner = ThreadPoolExecutor(1, thread_name_prefix="dayzero-begin")
+        self._beginning: Future[None] | None = None
+
+    def begin(self) -> None:
+        """Have the disk begin with what was written, beside the writing; nothing happens while it is still asked to."""
+        if self._beginning is None or self._beginning.done():
+            self._beginning = self._beginner.submit(begin_writing, list(self._descriptors.values()))
 
     def flush(self, lines: list[Line]) -> None:
         """Make all that was written until now durable, then write down the lines; DependencyError of the flush before."""
@@ -38,7 +46,8 @@ class Flusher:
             self._wait()
 
     def close(self) -> None:
-        """End the thread; what it is at is finished first."""
+        """End the threads; what they are at is finished first."""
+        self._beginner.shutdown(wait=True)
         self._thread.shutdown(wait=True)
 
     def _wait(self) -> None:

@@ -16,7 +16,7 @@ from dayzero.adapters.transfer.output import INCOMPLETE, MANIFEST, OutputFolder,
 from dayzero.adapters.transfer.targets import Finished, Targets
 from dayzero.adapters.transfer.unfinished import UnfinishedFiles
 from dayzero.adapters.transfer.vouching import sha256_of
-from dayzero.adapters.transfer.writeback import BEGIN_BYTES, begin_writing
+from dayzero.adapters.transfer.writeback import BEGIN_BYTES
 from dayzero.codec import dump
 from dayzero.counting import Counter
 from dayzero.domain.shards import ShardManifest, ShardSource
@@ -154,7 +154,7 @@ class Sink:
                 self._checkpoint()
             elif self._unbegun >= BEGIN_BYTES:
                 self._unbegun = 0
-                begin_writing(self._targets.descriptors.values())
+                self._flusher.begin()
 
     def close(self, source: str, sha256: str | None, stated: str | None = None) -> None:
         """The source has passed whole. IntegrityError when its hash is not the stated one: its bytes then count for nothing."""
