@@ -21,7 +21,9 @@ BEGIN
       AND (s.key_digest = NEW.key_digest
            OR (NOT NEW.predicted AND s.predicted
                AND s.model_id = NEW.model_id AND s.platform = NEW.platform AND s.mode = NEW.mode)
-           OR (s.adaptation_id = NEW.adaptation_id AND (s.predicted OR s.lifecycle = 'blocked')));
+           OR (s.adaptation_id = NEW.adaptation_id AND (s.predicted OR s.lifecycle = 'blocked'))
+           OR (s.adaptation_id = NEW.adaptation_id AND NEW.lifecycle <> 'blocked'
+               AND (s.freshness = 'stale' OR s.waived_until < now())));
     INSERT INTO standing (key_digest, seq, model_id, predicted, entry_id, model, platform, mode, lifecycle, correctness,
 performance, freshness, grade, reason, engine, dtype, plan, devices, stack_fingerprint, method,
 checks_passed, checks_failed, checks_error, checks_not_run, known_gaps, hub, repo_id, revision,
@@ -45,6 +47,10 @@ NEW.recorded_at, NEW.document ->> 'evidence', coalesce(jsonb_array_length(NEW.do
           WHERE w.model_id = NEW.model_id AND w.platform = NEW.platform AND w.mode = NEW.mode AND NOT w.predicted))
       AND NOT ((NEW.predicted OR NEW.lifecycle = 'blocked') AND EXISTS (
           SELECT 1 FROM entries later WHERE later.adaptation_id = NEW.adaptation_id AND later.seq > NEW.seq))
+      AND NOT (NEW.freshness = 'stale' AND EXISTS (
+          SELECT 1 FROM entries again
+          WHERE again.adaptation_id = NEW.adaptation_id AND again.seq > NEW.seq AND again.key_digest <> NEW.key_digest
+            AND again.lifecycle <> 'blocked'))
     ON CONFLICT (key_digest) DO NOTHING;
     RETURN NULL;
 END $$;
@@ -73,6 +79,10 @@ WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = e.key_dig
       WHERE w.model_id = e.model_id AND w.platform = e.platform AND w.mode = e.mode AND NOT w.predicted))
   AND NOT ((e.predicted OR e.lifecycle = 'blocked') AND EXISTS (
       SELECT 1 FROM entries later WHERE later.adaptation_id = e.adaptation_id AND later.seq > e.seq))
+  AND NOT (e.freshness = 'stale' AND EXISTS (
+      SELECT 1 FROM entries again
+      WHERE again.adaptation_id = e.adaptation_id AND again.seq > e.seq AND again.key_digest <> e.key_digest
+        AND again.lifecycle <> 'blocked'))
 """
 
 CURRENT = """
@@ -88,7 +98,7 @@ d.state = 'delivered'       AND o.kind IN ('dayzero.entry.changed', 'dayzero.ada
 'dayzero.prestage.completed')) AS notified_at, s.time_to_verified_s, s.recorded_at, s.evidence,
 s.waivers, s.waived_until
 FROM standing s
-WHERE NOT ((s.freshness = 'stale' OR coalesce(s.waived_until < now(), false)) AND EXISTS (
+WHERE NOT (s.waived_until < now() AND s.waived_until IS NOT NULL AND EXISTS (
     SELECT 1 FROM entries again
     WHERE again.adaptation_id = s.adaptation_id AND again.seq > s.seq AND again.key_digest <> s.key_digest
       AND again.lifecycle <> 'blocked'))

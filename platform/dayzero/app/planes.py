@@ -17,15 +17,18 @@ from dayzero.adapters.store.embedded import has_database, running
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
+from dayzero.adapters.store.reading import SqlReading
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.app.benches import bench_on
+from dayzero.domain.access import OPERATOR
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.ports.access import Access, Embargoes
 from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscribers, WatchBook, Workforce
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
+from dayzero.ports.reading import Reading
 from dayzero.ports.running import Clock
 from dayzero.settings import Settings
 from dayzero.steps.contract import Bench
@@ -43,6 +46,7 @@ class Plane:
     outbox: Outbox
     subscribers: Subscribers
     compatibility: CompatibilityList
+    reading: Reading
     workforce: Workforce
     access: Access
     embargoes: Embargoes
@@ -82,7 +86,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
     """The control plane on its database, migrated to the schema that this version needs."""
     with database_url(settings) as url:
         upgrade(url)
-        engine = open_engine(url)
+        engine, reader = open_engine(url), open_engine(url, reading=True)
         clock = SystemClock()
         artifacts = FolderArtifacts(settings.data_dir / "artifacts")
         try:
@@ -95,6 +99,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 outbox=SqlOutbox(engine, clock),
                 subscribers=SqlSubscribers(engine, clock),
                 compatibility=SqlCompatibilityList(engine, clock),
+                reading=SqlReading(reader, clock, OPERATOR),
                 workforce=SqlWorkforce(engine, clock),
                 access=SqlAccess(engine, clock),
                 embargoes=SqlEmbargoes(engine, clock),
@@ -102,6 +107,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 profiles=load_profiles(settings.platforms_dir),
             )
         finally:
+            reader.dispose()
             engine.dispose()
 
 

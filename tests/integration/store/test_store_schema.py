@@ -113,6 +113,10 @@ WHERE NOT EXISTS (SELECT 1 FROM entries newer WHERE newer.key_digest = e.key_dig
       WHERE w.model_id = e.model_id AND w.platform = e.platform AND w.mode = e.mode AND NOT w.predicted))
   AND NOT ((e.predicted OR e.lifecycle = 'blocked') AND EXISTS (
       SELECT 1 FROM entries later WHERE later.adaptation_id = e.adaptation_id AND later.seq > e.seq))
+  AND NOT (e.freshness = 'stale' AND EXISTS (
+      SELECT 1 FROM entries again
+      WHERE again.adaptation_id = e.adaptation_id AND again.seq > e.seq AND again.key_digest <> e.key_digest
+        AND again.lifecycle <> 'blocked'))
 ORDER BY e.id
 """
 """What stands, said over the whole history; the table that a trigger keeps must hold exactly these."""

@@ -47,7 +47,7 @@ class SqlCompatibilityList:
         with transaction(self._engine) as session:
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, current_view.c.model, current_view.c.platform))
-            return tuple(_row(row, current_view) for row in session.execute(query).mappings())
+            return tuple(row_of(row, current_view) for row in session.execute(query).mappings())
 
     def rollup(self) -> Sequence[Mapping[str, object]]:
         """One row a model × platform, by both."""
@@ -55,7 +55,7 @@ class SqlCompatibilityList:
         with transaction(self._engine) as session:
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, rollup_view.c.model, rollup_view.c.platform))
-            return tuple(_row(row, rollup_view) for row in session.execute(query).mappings())
+            return tuple(row_of(row, rollup_view) for row in session.execute(query).mappings())
 
     def entry(self, entry_id: str) -> CompatibilityEntry:
         """One entry; an unambiguous prefix of its id will do. NotFoundError, BadInputError (ambiguous)."""
@@ -87,7 +87,7 @@ class SqlCompatibilityList:
             )
             if platform is not None:
                 query = query.where(versions_view.c.platform == platform)
-            return tuple(_row(row, versions_view) for row in session.execute(query).mappings())
+            return tuple(row_of(row, versions_view) for row in session.execute(query).mappings())
 
 
 def _sane(limit: int) -> int:
@@ -96,7 +96,8 @@ def _sane(limit: int) -> int:
     return min(limit, 1_000_000)
 
 
-def _row(row: RowMapping, view: Table) -> Mapping[str, object]:
+def row_of(row: RowMapping, view: Table) -> Mapping[str, object]:
+    """A row of a view, as people get it."""
     return {column.name: _value(row[column.name]) for column in view.columns}
 
 

@@ -14,17 +14,22 @@ from dayzero.errors import BadInputError, DayzeroError, DependencyError, Unavail
 _CONNECT_TIMEOUT_S = 5
 _BUSY = (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable, psycopg.errors.SerializationFailure)
 _LOCK_TIMEOUT_MS = 15_000
+_READ_TIMEOUT_MS = 5_000
 _DOWN = "Is PostgreSQL running? `dayzero up` starts the embedded one; else check DAYZERO_DATABASE_URL."
 
 
-def open_engine(url: str) -> Engine:
-    """An engine on a PostgreSQL that answers; UnavailableError when none does, BadInputError for a URL that is none."""
+def open_engine(url: str, *, reading: bool = False) -> Engine:
+    """An engine on a PostgreSQL that answers; UnavailableError when none does, BadInputError for a URL that is none.
+
+    `reading`: its transactions write nothing, and no statement of theirs takes longer than a few seconds.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise _not_a_url() from error
     if parsed.drivername not in ("postgresql", "postgresql+psycopg"):
         raise _not_a_url()
+    limits = f" -c default_transaction_read_only=on -c statement_timeout={_READ_TIMEOUT_MS} -c jit=off" if reading else ""
     engine = create_engine(
         parsed.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
@@ -32,7 +37,7 @@ def open_engine(url: str) -> Engine:
         max_overflow=10,
         connect_args={
             "connect_timeout": _CONNECT_TIMEOUT_S,
-            "options": f"-c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC",
+            "options": f"-c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC{limits}",
             "application_name": "dayzero",
         },
     )
@@ -83,6 +88,9 @@ def _translation(error: DBAPIError) -> DayzeroError:
         cause, psycopg.errors.DeadlockDetected | psycopg.errors.LockNotAvailable | psycopg.errors.SerializationFailure
     ):
         return UnavailableError(f"the database is busy: {said}.")
+    if isinstance(cause, psycopg.errors.QueryCanceled):
+        longest_s = _READ_TIMEOUT_MS / 1000
+        return BadInputError(f"the question takes the database longer than {longest_s:.0f} s.", remedy="Ask for less.")
     if isinstance(cause, psycopg.errors.ReadOnlySqlTransaction | psycopg.errors.TooManyConnections):
         return UnavailableError(f"the database takes no writes now: {said}.")
     if isinstance(cause, psycopg.DataError | psycopg.errors.ProgramLimitExceeded):

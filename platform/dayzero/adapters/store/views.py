@@ -54,7 +54,9 @@ BEGIN
       AND (s.key_digest = NEW.key_digest
            OR (NOT NEW.predicted AND s.predicted
                AND s.model_id = NEW.model_id AND s.platform = NEW.platform AND s.mode = NEW.mode)
-           OR (s.adaptation_id = NEW.adaptation_id AND (s.predicted OR s.lifecycle = 'blocked')));
+           OR (s.adaptation_id = NEW.adaptation_id AND (s.predicted OR s.lifecycle = 'blocked'))
+           OR (s.adaptation_id = NEW.adaptation_id AND NEW.lifecycle <> 'blocked'
+               AND (s.freshness = 'stale' OR s.waived_until < now())));
     INSERT INTO standing ({columns})
     SELECT {values}
     FROM releases r
@@ -64,6 +66,10 @@ BEGIN
           WHERE w.model_id = NEW.model_id AND w.platform = NEW.platform AND w.mode = NEW.mode AND NOT w.predicted))
       AND NOT ((NEW.predicted OR NEW.lifecycle = 'blocked') AND EXISTS (
           SELECT 1 FROM entries later WHERE later.adaptation_id = NEW.adaptation_id AND later.seq > NEW.seq))
+      AND NOT (NEW.freshness = 'stale' AND EXISTS (
+          SELECT 1 FROM entries again
+          WHERE again.adaptation_id = NEW.adaptation_id AND again.seq > NEW.seq AND again.key_digest <> NEW.key_digest
+            AND again.lifecycle <> 'blocked'))
     ON CONFLICT (key_digest) DO NOTHING;
     RETURN NULL;
 END $$;
@@ -75,7 +81,7 @@ CURRENT = """
 CREATE VIEW compatibility_current AS
 SELECT {columns}
 FROM standing s
-WHERE NOT ((s.freshness = 'stale' OR coalesce(s.waived_until < now(), false)) AND EXISTS (
+WHERE NOT (s.waived_until < now() AND s.waived_until IS NOT NULL AND EXISTS (
     SELECT 1 FROM entries again
     WHERE again.adaptation_id = s.adaptation_id AND again.seq > s.seq AND again.key_digest <> s.key_digest
       AND again.lifecycle <> 'blocked'))

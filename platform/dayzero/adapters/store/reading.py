@@ -1,0 +1,183 @@
+"""The list as pages and queries read it: keyset pages over what stands, never the whole history."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Engine, Select, and_, func, literal, or_, select, text, tuple_
+from sqlalchemy.orm import Session
+
+from dayzero.adapters.store.compatibility import QUERY_FIELDS, row_of
+from dayzero.adapters.store.connection import transaction
+from dayzero.adapters.store.cursors import Place, cursor_of, place_of
+from dayzero.adapters.store.predicate_sql import where
+from dayzero.adapters.store.reading_work import WorkReading
+from dayzero.adapters.store.rows import utc
+from dayzero.adapters.store.tables import ModelAliasRow, ModelRow, PlatformRow
+from dayzero.adapters.store.views import current_view
+from dayzero.adapters.store.visibility import seen_by, sight_of
+from dayzero.domain.access import ANYONE, Sight, Viewer
+from dayzero.domain.listing import Cell, Matrix, MatrixLine, MatrixSort, Page
+from dayzero.errors import BadInputError
+from dayzero.ports.running import Clock
+from dayzero.stages.predicates.text import parse
+
+MAX_ROWS = 1000
+MAX_SEARCH_CHARACTERS = 200
+_c = current_view.c
+_ORDER = (_c.model, _c.platform, _c.mode, _c.engine, _c.dtype, _c.plan, _c.content_id, _c.stack_fingerprint)
+"""The parts of an entry's key: whatever is written meanwhile, an entry keeps its place."""
+
+_BEST = (
+    (_c.freshness == "current").desc(),
+    func.array_position(text("ARRAY['verified', 'functional', 'failing', 'unknown']"), _c.correctness),
+    func.array_position(text("ARRAY['done', 'blocked', 'adapting', 'staged', 'predicted']"), _c.lifecycle),
+    _c.recorded_at.desc(),
+    _c.entry_id,
+)
+"""The order of the view compatibility_rollup."""
+
+_COUNTED: Mapping[str, ColumnElement[bool]] = {
+    "verified": and_(_c.correctness == "verified", _c.freshness == "current"),
+    "functional": and_(_c.correctness == "functional", _c.freshness == "current"),
+    "failing": and_(_c.correctness == "failing", _c.freshness == "current"),
+    "unknown": and_(_c.correctness == "unknown", _c.freshness == "current"),
+    "stale": _c.freshness == "stale",
+}
+
+
+class SqlReading(WorkReading):
+    """ports.reading.Reading on PostgreSQL; give it an engine whose statements are read-only and limited in time."""
+
+    def __init__(self, engine: Engine, clock: Clock, viewer: Viewer = ANYONE) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._viewer = viewer
+
+    def seen_by(self, viewer: Viewer) -> "SqlReading":
+        """The same through another's eyes."""
+        return SqlReading(self._engine, self._clock, viewer)
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Session, Sight]]:
+        with transaction(self._engine) as session:
+            yield session, sight_of(session, self._viewer, self._clock.now())
+
+    def entries(self, predicate: str = "", *, search: str = "", limit: int = 100, cursor: str | None = None) -> Page:
+        """Current entries that match, by model, platform and key; see the port."""
+        wanted = matching(predicate, search)
+        if cursor is not None:
+            wanted = and_(wanted, tuple_(*_ORDER) > tuple_(*place_of(cursor, [str] * len(_ORDER))))
+        size = sane(limit)
+        with self._opened() as (session, sight):
+            query = select(current_view).where(wanted, seen_by(sight, _c.model, _c.platform)).order_by(*_ORDER).limit(size + 1)
+            rows = [row_of(row, current_view) for row in session.execute(query).mappings()]
+        more = len(rows) > size
+        place: list[Place] = [str(rows[size - 1][column.name]) for column in _ORDER] if more else []
+        return Page(tuple(rows[:size]), cursor_of(place) if more else None)
+
+    def matrix(
+        self,
+        predicate: str = "",
+        *,
+        search: str = "",
+        sort: MatrixSort = MatrixSort.MODEL,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Matrix:
+        """Models × platforms: the best entry of each that matches."""
+        wanted, size = matching(predicate, search), sane(limit)
+        with self._opened() as (session, sight):
+            wanted = and_(wanted, seen_by(sight, _c.model, _c.platform))
+            found = [dict(row) for row in session.execute(_models(wanted, sort, cursor).limit(size + 1)).mappings()]
+            names = [row["model"] for row in found[:size]]
+            platforms = tuple(session.execute(_platforms(sight)).scalars()) if names else ()
+            cells = session.execute(_cells(wanted, names)).all() if names else ()
+        lines = _lines(found[:size], cells)
+        counts = {name: int(found[0][f"all_{name}"]) for name in (*_COUNTED, "entries", "models")} if found else {}
+        more = len(found) > size
+        return Matrix(platforms, lines, counts, cursor_of(_place(found[size - 1], sort)) if more else None)
+
+
+def matching(predicate: str, search: str) -> ColumnElement[bool]:
+    """The condition of a filter and of words that a model's name or alias holds; BadInputError."""
+    condition = where(parse(predicate, QUERY_FIELDS), dict(_c.items()))
+    words = words_of(search)
+    if not words:
+        return condition
+    asked = func.to_tsquery(text("'simple'"), " & ".join(f"{word}:*" for word in words))
+    aliases = select(ModelAliasRow.model_id).where(ModelAliasRow.words.op("@@")(asked))
+    named = select(ModelRow.name).where(or_(ModelRow.words.op("@@")(asked), ModelRow.id.in_(aliases)))
+    return and_(condition, _c.model.in_(named))
+
+
+def words_of(search: str) -> list[str]:
+    """The words of a search, as names are cut into words; BadInputError for one that is absurdly long."""
+    if len(search) > MAX_SEARCH_CHARACTERS:
+        raise BadInputError(
+            f"the search has {len(search)} characters, more than {MAX_SEARCH_CHARACTERS}.", remedy="Search for a few words."
+        )
+    return re.findall(r"[^\W_]+", search.lower())
+
+
+def sane(limit: int) -> int:
+    """The number of rows, if it is from 1 to 1000; BadInputError."""
+    if not 1 <= limit <= MAX_ROWS:
+        raise BadInputError(f"a page has 1 to {MAX_ROWS} rows, not {limit}.", remedy="Follow `next` for more.")
+    return limit
+
+
+def _models(wanted: ColumnElement[bool], sort: MatrixSort, cursor: str | None) -> Select[Any]:
+    """A row a model in the wanted order, after the cursor, with counts over all models."""
+    counted = [func.count().filter(condition).label(name) for name, condition in _COUNTED.items()]
+    columns = (_c.model, func.max(_c.recorded_at).label("changed"), func.count().label("entries"), *counted)
+    groups = select(*columns).where(wanted).group_by(_c.model).cte("groups").prefix_with("MATERIALIZED", dialect="postgresql")
+    totals = [
+        select(func.coalesce(func.sum(groups.c[name]), 0)).scalar_subquery().label(f"all_{name}")
+        for name in (*_COUNTED, "entries")
+    ]
+    models = select(func.count()).select_from(groups).scalar_subquery().label("all_models")
+    query = select(groups, *totals, models)
+    if sort is MatrixSort.MODEL:
+        after = [] if cursor is None else [groups.c.model > place_of(cursor, [str])[0]]
+        return query.where(*after).order_by(groups.c.model)
+    key = groups.c[sort.value]
+    if cursor is not None:
+        value, model = place_of(cursor, [_kind(sort), str])
+        query = query.where(or_(key < value, and_(key == value, groups.c.model > model)))
+    return query.order_by(key.desc(), groups.c.model)
+
+
+def _kind(sort: MatrixSort) -> type[Place]:
+    return datetime if sort is MatrixSort.CHANGED else int
+
+
+def _place(row: Mapping[str, Any], sort: MatrixSort) -> list[Place]:
+    if sort is MatrixSort.MODEL:
+        return [row["model"]]
+    value = row[sort.value]
+    return [utc(value) if sort is MatrixSort.CHANGED else int(value), row["model"]]
+
+
+def _platforms(sight: Sight) -> Select[Any]:
+    """Slugs of platforms with an entry that the viewer sees."""
+    visible = select(literal(1)).where(_c.platform == PlatformRow.slug, seen_by(sight, _c.model, _c.platform))
+    return select(PlatformRow.slug).where(visible.exists()).order_by(PlatformRow.slug)
+
+
+def _cells(wanted: ColumnElement[bool], names: Sequence[str]) -> Select[Any]:
+    """The best entry of each of these models on each platform, and how many match."""
+    whole = func.count().over(partition_by=(_c.model, _c.platform)).label("entries")
+    columns = (_c.model, _c.platform, _c.entry_id, _c.lifecycle, _c.correctness, _c.performance, _c.freshness, _c.recorded_at)
+    query = select(*columns, whole).where(wanted, _c.model.in_(names))
+    return query.distinct(_c.model, _c.platform).order_by(_c.model, _c.platform, *_BEST)
+
+
+def _lines(models: Sequence[Mapping[str, Any]], cells: Sequence[Any]) -> tuple[MatrixLine, ...]:
+    by_model: dict[str, dict[str, Cell]] = {}
+    for model, platform, entry_id, lifecycle, correctness, performance, freshness, recorded_at, entries in cells:
+        cell = Cell(entry_id, lifecycle, correctness, performance, freshness, utc(recorded_at), entries)
+        by_model.setdefault(model, {})[platform] = cell
+    return tuple(MatrixLine(row["model"], utc(row["changed"]), by_model.get(row["model"], {})) for row in models)

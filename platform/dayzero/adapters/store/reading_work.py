@@ -1,0 +1,252 @@
+"""Models, platforms, releases and runs as pages read them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Select, and_, func, literal_column, or_, select, text
+from sqlalchemy.orm import Session
+
+from dayzero.adapters.store.compatibility import row_of
+from dayzero.adapters.store.cursors import cursor_of, place_of
+from dayzero.adapters.store.models import named
+from dayzero.adapters.store.rows import adaptation_of, adaptation_row, adaptations_query, maybe_utc, utc
+from dayzero.adapters.store.tables import AdaptationRow, ModelAliasRow, ModelRow, PlatformRow, ReleaseRow, SourceRow
+from dayzero.adapters.store.tables_telling import EntryRow, SightingRow, StandingRow, WorkerRow
+from dayzero.adapters.store.views import current_view, versions_view
+from dayzero.adapters.store.visibility import seen_by
+from dayzero.domain.access import Sight
+from dayzero.domain.adaptation import Adaptation, AdaptationState
+from dayzero.domain.listing import FeedPage, Gap, ModelView, PlatformView, RunPage, SeenRelease, Sighting, Standing
+from dayzero.errors import BadInputError, NotFoundError
+from dayzero.ports.running import Clock
+
+TARGET_S = 24 * 3600.0
+"""The day-0 clock's target, from live weights to verified."""
+
+ALIVE_WITHIN_S = 60.0
+_HISTORY_ROWS = 50
+_MODEL_ROWS = 200
+_NEWEST_ROWS = 25
+_GAP_ROWS = 30
+_EXAMPLES = 5
+_GOING_ON = (AdaptationState.REQUESTED.value, AdaptationState.RUNNING.value)
+_c = current_view.c
+
+
+class WorkReading(ABC):
+    """The half of ports.reading.Reading that is about the work."""
+
+    _clock: Clock
+
+    @abstractmethod
+    def _opened(self) -> AbstractContextManager[tuple[Session, Sight]]:
+        """A transaction, and what its viewer does not see."""
+
+    def model(self, name: str) -> ModelView:
+        """A model by its name or an alias. NotFoundError."""
+        with self._opened() as (session, sight):
+            known = named(session, name)
+            if known is None or not sight.sees(known.name):
+                raise NotFoundError(f"no model {name[:200]} is known.", remedy="Look for it in the list of models.")
+            aliases = select(ModelAliasRow.alias).where(ModelAliasRow.model_id == known.id).order_by(ModelAliasRow.alias)
+            releases = select(ReleaseRow, ModelRow.name).join(ModelRow).where(ReleaseRow.model_id == known.id)
+            found = session.execute(releases.order_by(ReleaseRow.seq.desc()).limit(_NEWEST_ROWS)).all()
+            visible = seen_by(sight, _c.model, _c.platform)
+            entries = select(current_view).where(_c.model == known.name, visible)
+            rows = session.execute(entries.order_by(_c.platform, _c.recorded_at.desc()).limit(_MODEL_ROWS)).mappings().all()
+            runs = adaptations_query().where(
+                AdaptationRow.model_id == known.id, seen_by(sight, ModelRow.name, AdaptationRow.platform)
+            )
+            work = session.execute(runs.order_by(AdaptationRow.seq.desc()).limit(_NEWEST_ROWS)).all()
+            return ModelView(
+                known.name,
+                tuple(session.execute(aliases).scalars()),
+                _releases(session, found, sight),
+                tuple(row_of(row, current_view) for row in rows),
+                tuple(adaptation_of(row, model) for row, model in work),
+                _history(session, known.id, sight),
+            )
+
+    def platforms(self) -> Sequence[PlatformView]:
+        """Every platform that is seen, without gaps and newest entries."""
+        with self._opened() as (session, sight):
+            slugs = session.execute(select(PlatformRow.slug).order_by(PlatformRow.slug)).scalars().all()
+            facts = _platform_facts(session, sight, None, self._clock.now())
+            return [_platform(slug, facts.get(slug)) for slug in slugs if sight.sees(None, slug)]
+
+    def platform(self, slug: str) -> PlatformView:
+        """A platform that somebody asked about. NotFoundError."""
+        with self._opened() as (session, sight):
+            if session.get(PlatformRow, slug) is None or not sight.sees(None, slug):
+                raise NotFoundError(f"nobody has asked about a platform {slug[:200]} yet.", remedy="See the list of platforms.")
+            facts = _platform_facts(session, sight, slug, self._clock.now()).get(slug)
+            visible = seen_by(sight, _c.model, _c.platform)
+            newest = select(current_view).where(_c.platform == slug, visible).order_by(_c.recorded_at.desc())
+            rows = tuple(row_of(row, current_view) for row in session.execute(newest.limit(_NEWEST_ROWS)).mappings())
+            return _platform(slug, facts, _gaps(session, sight, slug), rows)
+
+    def releases(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:
+        """Releases that were taken, the newest first."""
+        query = select(ReleaseRow, ModelRow.name).join(ModelRow).order_by(ReleaseRow.seq.desc()).limit(limit + 1)
+        if cursor is not None:
+            query = query.where(ReleaseRow.seq < place_of(cursor, [int])[0])
+        with self._opened() as (session, sight):
+            found = session.execute(query.where(seen_by(sight, ModelRow.name))).all()
+            after = cursor_of([found[limit - 1][0].seq]) if len(found) > limit else None
+            return FeedPage(releases=_releases(session, found[:limit], sight), next=after)
+
+    def sightings(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:
+        """Repositories that were not taken, the newest decision first."""
+        order = (SightingRow.seen_at.desc(), SightingRow.source_id, SightingRow.repo_id)
+        query = select(SightingRow, SourceRow).join(SourceRow).order_by(*order).limit(limit + 1)
+        if cursor is not None:
+            at, source, repo = place_of(cursor, [datetime, str, str])
+            same = and_(SightingRow.seen_at == at, SightingRow.source_id == source, SightingRow.repo_id > repo)
+            later = and_(SightingRow.seen_at == at, SightingRow.source_id > source)
+            query = query.where(or_(SightingRow.seen_at < at, later, same))
+        with self._opened() as (session, sight):
+            found = session.execute(query.where(seen_by(sight, SightingRow.repo_id))).all()
+        rows = tuple(
+            Sighting(source.location, source.hub, row.repo_id, row.reason, row.failed, utc(row.seen_at))
+            for row, source in found[:limit]
+        )
+        last = found[limit - 1][0] if len(found) > limit else None
+        after = None if last is None else cursor_of([utc(last.seen_at), last.source_id, last.repo_id])
+        return FeedPage(sightings=rows, next=after)
+
+    def runs(self, state: str | None = None, *, limit: int = 50, cursor: str | None = None) -> RunPage:
+        """Adaptations, the newest first. BadInputError: no such state."""
+        query = adaptations_query().order_by(AdaptationRow.seq.desc()).limit(limit + 1)
+        if state:
+            query = query.where(AdaptationRow.state == _state(state))
+        if cursor is not None:
+            query = query.where(AdaptationRow.seq < place_of(cursor, [int])[0])
+        with self._opened() as (session, sight):
+            found = session.execute(query.where(seen_by(sight, ModelRow.name, AdaptationRow.platform))).all()
+        after = cursor_of([found[limit - 1][0].seq]) if len(found) > limit else None
+        return RunPage(tuple(adaptation_of(row, model) for row, model in found[:limit]), after)
+
+    def changed_runs(self, within_s: float) -> Sequence[Adaptation]:
+        """Adaptations that go on, or that ended within so many seconds; the newest 500."""
+        since = self._clock.now() - timedelta(seconds=within_s)
+        changed = or_(AdaptationRow.state.in_(_GOING_ON), AdaptationRow.finished_at >= since)
+        query = adaptations_query().where(changed).order_by(AdaptationRow.seq.desc()).limit(500)
+        with self._opened() as (session, sight):
+            found = session.execute(query.where(seen_by(sight, ModelRow.name, AdaptationRow.platform))).all()
+        return [adaptation_of(row, model) for row, model in found]
+
+    def run(self, adaptation_id: str) -> Adaptation:
+        """One adaptation. NotFoundError."""
+        with self._opened() as (session, sight):
+            row, model = adaptation_row(session, adaptation_id)
+            if not sight.sees(model, row.platform):
+                raise NotFoundError(f"there is no adaptation {adaptation_id}.", remedy="See `dayzero run ls`.")
+            return adaptation_of(row, model)
+
+    def standing(self) -> Standing:
+        """How much there is of everything."""
+        with self._opened() as (session, sight):
+            sources = session.execute(select(func.count()).select_from(SourceRow)).scalar_one()
+            seen = select(func.count()).select_from(ReleaseRow).join(ModelRow).where(seen_by(sight, ModelRow.name))
+            visible = seen_by(sight, StandingRow.model, StandingRow.platform)
+            entries = select(func.count()).select_from(StandingRow).where(visible)
+            states = select(AdaptationRow.state, func.count()).join(ModelRow, ModelRow.id == AdaptationRow.model_id)
+            states = states.where(seen_by(sight, ModelRow.name, AdaptationRow.platform)).group_by(AdaptationRow.state)
+            runs = {state: int(count) for state, count in session.execute(states)}
+            return Standing(sources, session.execute(seen).scalar_one(), session.execute(entries).scalar_one(), runs)
+
+
+def _state(state: str) -> str:
+    known = [one.value for one in AdaptationState]
+    if state not in known:
+        raise BadInputError(f"{state[:40]!r} is no state of an adaptation.", remedy=f"They are {', '.join(known)}.")
+    return state
+
+
+def _history(session: Session, model_id: str, sight: Sight) -> tuple[Mapping[str, object], ...]:
+    """The newest versions; their ids are found in the narrow table first, so that no document is read in vain."""
+    visible = seen_by(sight, EntryRow.model, EntryRow.platform)
+    newest = select(EntryRow.id, EntryRow.seq).where(EntryRow.model_id == model_id, visible)
+    ids = newest.order_by(EntryRow.seq.desc()).limit(_HISTORY_ROWS).subquery()
+    query = select(versions_view).join(ids, ids.c.id == versions_view.c.entry_id).order_by(ids.c.seq.desc())
+    return tuple(row_of(row, versions_view) for row in session.execute(query).mappings())
+
+
+def _releases(session: Session, found: Sequence[Any], sight: Sight) -> tuple[SeenRelease, ...]:
+    ids = [row.id for row, _ in found]
+    columns = (AdaptationRow.release_id, AdaptationRow.id, AdaptationRow.platform, AdaptationRow.purpose, AdaptationRow.state)
+    visible = seen_by(sight, ModelRow.name, AdaptationRow.platform)
+    query = select(*columns).join(ModelRow, ModelRow.id == AdaptationRow.model_id)
+    query = query.where(AdaptationRow.release_id.in_(ids), visible).order_by(AdaptationRow.platform, AdaptationRow.seq)
+    work: dict[str, list[tuple[str, str, str, str]]] = {}
+    for release_id, *rest in session.execute(query):
+        work.setdefault(release_id, []).append((rest[0], rest[1], rest[2], rest[3]))
+    return tuple(
+        SeenRelease(
+            row.id, model, row.hub, row.repo_id, row.revision, row.stage, maybe_utc(row.published_at), utc(row.recorded_at),
+            tuple(work.get(row.id, ())),
+        )
+        for row, model in found
+    )  # fmt: skip
+
+
+def _platform_facts(session: Session, sight: Sight, slug: str | None, now: datetime) -> dict[str, dict[str, Any]]:
+    """Counts, clock and workers by platform."""
+    fresh = _c.freshness == "current"
+    states = ("verified", "functional", "failing", "unknown")
+    counts = [func.count().filter(and_(fresh, _c.correctness == state)).label(state) for state in states]
+    timed = _c.time_to_verified_s.is_not(None)
+    median = func.percentile_cont(0.5).within_group(_c.time_to_verified_s).label("median_s")
+    query = select(
+        _c.platform, *counts, func.count().filter(~fresh).label("stale"), func.count().label("entries"),
+        func.count(_c.model.distinct()).label("models"), func.count().filter(timed).label("timed"),
+        func.count().filter(_c.time_to_verified_s <= TARGET_S).label("within"), median,
+    ).where(seen_by(sight, _c.model, _c.platform)).group_by(_c.platform)  # fmt: skip
+    alive = select(WorkerRow.platform, func.count()).where(WorkerRow.seen_at >= now - timedelta(seconds=ALIVE_WITHIN_S))
+    waiting = select(AdaptationRow.platform, func.count()).where(AdaptationRow.state.in_(_GOING_ON))
+    waiting = waiting.join(ModelRow, ModelRow.id == AdaptationRow.model_id)
+    waiting = waiting.where(seen_by(sight, ModelRow.name, AdaptationRow.platform))
+    if slug is not None:
+        query = query.where(_c.platform == slug)
+    facts: dict[str, dict[str, Any]] = {row["platform"]: dict(row) for row in session.execute(query).mappings()}
+    beside = {"workers": alive.group_by(WorkerRow.platform), "waiting": waiting.group_by(AdaptationRow.platform)}
+    for name, counted in beside.items():
+        for platform, count in session.execute(counted):
+            facts.setdefault(platform, {})[name] = count
+    return facts
+
+
+def _platform(
+    slug: str, facts: Mapping[str, Any] | None, gaps: tuple[Gap, ...] = (), newest: tuple[Mapping[str, object], ...] = ()
+) -> PlatformView:
+    known = facts or {}
+    names = ("verified", "functional", "failing", "unknown", "stale", "entries")
+    counts = {name: int(known.get(name, 0)) for name in names}
+    return PlatformView(
+        slug, counts, int(known.get("models", 0)), gaps, int(known.get("timed", 0)), int(known.get("within", 0)),
+        known.get("median_s"), int(known.get("workers", 0)), int(known.get("waiting", 0)), newest,
+    )  # fmt: skip
+
+
+def _gaps(session: Session, sight: Sight, slug: str) -> tuple[Gap, ...]:
+    """Operators that entries of the platform lack, those that unlock most models first."""
+    gap = func.jsonb_array_elements_text(StandingRow.gaps).table_valued("value").render_derived("gap")
+    alone = func.count(StandingRow.model.distinct()).filter(func.jsonb_array_length(StandingRow.gaps) == 1)
+    models = func.count(StandingRow.model.distinct())
+    names = func.array_agg(StandingRow.model.distinct())
+    query: Select[Any] = (
+        select(gap.c.value, models, alone, names)
+        .select_from(StandingRow)
+        .join(gap, text("true"))
+        .where(StandingRow.platform == slug, seen_by(sight, StandingRow.model, StandingRow.platform))
+        .group_by(gap.c.value)
+        .order_by(alone.desc(), models.desc(), literal_column("1"))
+        .limit(_GAP_ROWS)
+    )
+    return tuple(
+        Gap(operator, int(hit), int(only), tuple(examples[:_EXAMPLES]))
+        for operator, hit, only, examples in session.execute(query)
+    )

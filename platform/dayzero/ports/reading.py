@@ -1,0 +1,68 @@
+"""The list and the work as pages and queries read them, through one viewer's eyes; nothing is written here."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dayzero.domain.access import Viewer
+from dayzero.domain.adaptation import Adaptation
+from dayzero.domain.listing import FeedPage, Matrix, MatrixSort, ModelView, Page, PlatformView, RunPage, Standing
+
+
+class Reading(Protocol):
+    """Queries with bounds: each answers a page of rows and takes a limited time. BadInputError for a wrong filter or cursor."""
+
+    def seen_by(self, viewer: Viewer) -> "Reading":
+        """The same through another's eyes."""
+        ...
+
+    def entries(self, predicate: str = "", *, search: str = "", limit: int = 100, cursor: str | None = None) -> Page:
+        """Current entries that match, by model, platform and key; a version written meanwhile neither hides nor repeats one."""
+        ...
+
+    def matrix(
+        self,
+        predicate: str = "",
+        *,
+        search: str = "",
+        sort: MatrixSort = MatrixSort.MODEL,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Matrix:
+        """Models × platforms: the best entry of each that matches."""
+        ...
+
+    def model(self, name: str) -> ModelView:
+        """A model by its name or an alias. NotFoundError."""
+        ...
+
+    def platform(self, slug: str) -> PlatformView:
+        """A platform that somebody asked about. NotFoundError."""
+        ...
+
+    def platforms(self) -> Sequence[PlatformView]:
+        """Every platform, without gaps and newest entries."""
+        ...
+
+    def releases(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:
+        """Releases that were taken, the newest first."""
+        ...
+
+    def sightings(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:
+        """Repositories that were not taken, the newest decision first."""
+        ...
+
+    def runs(self, state: str | None = None, *, limit: int = 50, cursor: str | None = None) -> RunPage:
+        """Adaptations, the newest first."""
+        ...
+
+    def changed_runs(self, within_s: float) -> Sequence[Adaptation]:
+        """Adaptations that go on, or that ended within so many seconds."""
+        ...
+
+    def run(self, adaptation_id: str) -> Adaptation:
+        """One adaptation. NotFoundError."""
+        ...
+
+    def standing(self) -> Standing:
+        """How much there is of everything."""
+        ...
