@@ -9,6 +9,7 @@ from dayzero.domain.access import Viewer
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import Event
+from dayzero.domain.platforms import Stack
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.subscriptions import Channel, Delivery, Subscription
 from dayzero.domain.verdict import Mode
@@ -161,6 +162,10 @@ class CompatibilityList(Protocol):
 
     def history(self, model: str, platform: str | None = None) -> Sequence[Mapping[str, object]]:
         """Every version of the model's entries, the newest first."""
+        ...
+
+    def stacks(self, platform: str) -> Sequence[Stack]:
+        """Every stack that was told of for the platform, the newest first."""
         ...
 
 

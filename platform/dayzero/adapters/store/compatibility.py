@@ -9,12 +9,14 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.rows import noun_of, utc
+from dayzero.adapters.store.tables import StackRow
 from dayzero.adapters.store.tables_telling import EntryRow
 from dayzero.adapters.store.views import current_view, rollup_view, versions_view
 from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
+from dayzero.domain.platforms import Stack
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
 from dayzero.stages.predicates.text import parse
@@ -88,6 +90,12 @@ class SqlCompatibilityList:
             if platform is not None:
                 query = query.where(versions_view.c.platform == platform)
             return tuple(row_of(row, versions_view) for row in session.execute(query).mappings())
+
+    def stacks(self, platform: str) -> Sequence[Stack]:
+        """Every stack that was told of for the platform, the newest first."""
+        query = select(StackRow.components).where(StackRow.platform == platform).order_by(StackRow.told_seq.desc())
+        with transaction(self._engine) as session:
+            return tuple(Stack(platform, components) for components in session.execute(query).scalars())
 
 
 def _sane(limit: int) -> int:

@@ -4,6 +4,7 @@ Colours are variables with a light and a dark set; each picture has a title and 
 Nothing in it is loaded or run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
@@ -56,14 +57,17 @@ class Box:
 
 
 class Drawing:
-    """A picture that grows downwards; `y` is where the next part begins."""
+    """A picture that grows downwards; `y` is where the next part begins.
 
-    def __init__(self, title: str, description: str) -> None:
+    `name` keeps the ids of several pictures on one page apart; `style` is added to that of all pictures.
+    """
+
+    def __init__(self, title: str, description: str, *, name: str = "", style: str = "") -> None:
         self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
-        self.root.set("aria-labelledby", "title description")
-        self._child("title", clean(title), id="title")
-        self._child("desc", clean(description), id="description")
-        self._child("style", STYLE)
+        self.root.set("aria-labelledby", f"{name}title {name}description")
+        self._child("title", clean(title), id=f"{name}title")
+        self._child("desc", clean(description), id=f"{name}description")
+        self._child("style", STYLE + style)
         self.ground = self._child("rect", "", x="0", y="0", width="100%", height="100%")
         self.ground.set("class", "paper")
         self.y: float = MARGIN
@@ -77,6 +81,16 @@ class Drawing:
         self.root.set("width", "100%")
         self.root.set("style", f"max-width:{WIDTH}px;height:auto")
         return ElementTree.tostring(self.root, encoding="unicode") + "\n"
+
+    def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        """A line through the points."""
+        self._child("polyline", "", points=" ".join(f"{number(x)},{number(y)}" for x, y in points)).set("class", kind)
+
+    def dot(self, x: float, y: float, radius: float, kind: str, said: str) -> None:
+        """A dot; `said` is shown where somebody points at it."""
+        child = self._child("circle", "", cx=number(x), cy=number(y), r=number(radius))
+        child.set("class", kind)
+        ElementTree.SubElement(child, "title").text = clean(said)
 
     def line(self, x: float, top: float, bottom: float, kind: str) -> None:
         """A line from above downwards."""
