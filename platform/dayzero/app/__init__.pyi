@@ -49,6 +49,8 @@ from .recorded import BridgedHere as BridgedHere
 from .recorded import adapt_by_motor as adapt_by_motor
 from .recorded import adapt_here as adapt_here
 from .recorded import bridge_here as bridge_here
+from .reporting import report_from as report_from
+from .reporting import report_named as report_named
 from .resharding import reshard as reshard
 from .stacks import KnownStack as KnownStack
 from .stacks import add_stack as add_stack

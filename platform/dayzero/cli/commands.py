@@ -13,7 +13,8 @@ COMMANDS: Mapping[str, str] = {
     "reshard": "reshard:reshard",
     "verify": "models:verify", "adapt": "models:adapt", "announce": "models:announce", "doctor": "health:doctor",
     "status": "health:status", "bundle": "bundle:bundle", "demo": "demo:demo", "up": "up:up", "watch": "watch:app",
-    "run": "run:app", "compat": "compat:app", "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",
+    "run": "run:app", "compat": "compat:app", "report": "report:app",
+    "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",
     "stack": "stack:app", "baseline": "baseline:app", "hub": "hub:app", "store": "store:app", "keys": "keys:app",
     "waiver": "waiver:app", "token": "token:app", "embargo": "embargo:app", "db": "db:app",
 }  # fmt: skip

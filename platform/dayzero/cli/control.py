@@ -38,7 +38,9 @@ def serve(settings: Settings) -> None:
         )
         loops.start()
         try:
-            door = create_app(plane, [compatibility.router(plane, open_reading=app.reading_is_open(settings))])
+            reading = app.reading_is_open(settings)
+            pages = compatibility.router(plane, open_reading=reading, run_url=orchestrator.run_url)
+            door = create_app(plane, [pages])
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()

@@ -9,6 +9,7 @@ import typer
 from dayzero import app
 from dayzero.cli.arguments import Degree, Devices, ForMode, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table, write_text
+from dayzero.cli.report import checked_file, write_report
 from dayzero.codec import dump
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.canonical import plain
@@ -30,6 +31,7 @@ from dayzero.steps.documents import (
     streamed_notes,
     verify_document,
 )
+from dayzero.steps.reporting import report_here
 from dayzero.steps.staged import common_lines, exit_code_of_staged, known_rows, left_rows, staged_document
 
 _ANY_BYTES = 1 << 63
@@ -120,6 +122,10 @@ def verify(
         str,
         typer.Option("--engine", help="Whose parallel ranks: dayzero, or transformers (the library's own, with --tp, …)."),
     ] = OWN_ENGINE,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option("--report", help="Also write a report: a page (.html), or .json for `dayzero report`; again for both."),
+    ] = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
@@ -130,13 +136,16 @@ def verify(
     if endpoint is not None:
         from dayzero.cli.endpoint import verify_endpoint
 
-        if model is not None or platform is not None or check:
-            raise BadInputError("--endpoint takes no model, platform or check.", remedy="Name the served model with --model.")
+        if model is not None or platform is not None or check or report:
+            raise BadInputError(
+                "--endpoint takes no model, platform, check or report.", remedy="Name the served model with --model."
+            )
         verify_endpoint(endpoint, served, json=json)
         return
     if model is None or platform is None or served is not None:
         raise BadInputError("verify needs a model and a platform.", remedy="Give MODEL and --platform, or --endpoint URL.")
     degrees = degrees_of(tp, pp, ep, dp)
+    written = [checked_file(path) for path in report or ()]
     settings = sized(devices, degrees)
     work = app.local_work(settings, model, platform, mode=mode)
     followed = None if policy is None else app.policy_from(policy)
@@ -147,10 +156,12 @@ def verify(
     if sensitive is not None:
         raise typer.Exit(_find_sensitive(bench, work.lease, sensitive, out, json))
     for step in app.verification_steps(tuple(check or ()), mode):
-        report = app.run_step(bench, work.lease, step)
+        told = app.run_step(bench, work.lease, step)
         if not json:
-            print_table(f"{report.step}: {report.headline}", report.table, notes=report.notes)
+            print_table(f"{told.step}: {told.headline}", told.table, notes=told.notes)
     entry = concluding.entry_of(bench, work.lease)
+    for path in written:
+        write_report(report_here(bench, work.lease, entry), path)
     if json:
         print_document(verify_document(entry))
     else:

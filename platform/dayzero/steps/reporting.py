@@ -1,12 +1,13 @@
 """Reading what a report needs: evidence by its sha256, the plan and the stack by the adaptation, files out of the bundle."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Lease
-from dayzero.domain.entry import CompatibilityEntry
+from dayzero.domain.entry import CompatibilityEntry, Freshness
 from dayzero.domain.entry_report import REPORT_SCHEMA, DeployFile, Report
 from dayzero.domain.observations import CheckName, LayerErrors, MemoryObserved, OperatorErrors
 from dayzero.domain.observed_decoding import DecodeErrors
@@ -87,7 +88,7 @@ def _evidence(checks: Sequence[Check], ledger: Ledger) -> tuple[tuple[tuple[Chec
             continue
         try:
             document = ledger.artifact(check.evidence[0])
-            if not document.lstrip()[:1] == b"{":
+            if document.lstrip()[:1] != b"{":
                 continue
             if len(document) > MOST_BYTES:
                 raise BadInputError(f"{len(document):,} bytes are more than the {MOST_BYTES:,} that a page reads.")
@@ -135,10 +136,9 @@ def read_report(document: bytes, name: str) -> Report:
     return load(Report, document)
 
 
-def identified(report: Report, row: dict[str, object]) -> Report:
+def identified(report: Report, row: Mapping[str, object]) -> Report:
     """The report with what the list knows of it: its id, when it was recorded, and whether it has grown old since."""
-    from dayzero.domain.entry import Freshness
-
     entry = replace(report.entry, freshness=Freshness(str(row["freshness"])))
     recorded = row.get("recorded_at")
-    return replace(report, entry=entry, entry_id=str(row["entry_id"]), recorded_at=recorded)
+    at = recorded if isinstance(recorded, datetime) else None
+    return replace(report, entry=entry, entry_id=str(row["entry_id"]), recorded_at=at)

@@ -18,6 +18,7 @@ from markupsafe import Markup, escape
 
 from dayzero.errors import NotFoundError
 from dayzero.stages.bundle.escape import clean
+from dayzero.web.figures import FILTERS
 
 PAGE_HEADERS: Mapping[str, str] = {
     "content-security-policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -136,7 +137,7 @@ def pages() -> Environment:
     """The templates, with the filters that they share."""
     loader = FileSystemLoader(_HERE / "templates")
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span)
+    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span, **FILTERS)
     found.globals.update(asset=_assets().__getitem__, navigation=NAVIGATION)
     return found
 

@@ -1,11 +1,10 @@
-"""The list and an entry as pages."""
+"""The list as a page."""
 
 from collections.abc import Mapping, Sequence
 
 from fastapi.responses import HTMLResponse
 
-from dayzero.domain.canonical import Json, plain
-from dayzero.domain.entry import CompatibilityEntry
+from dayzero.domain.canonical import plain
 from dayzero.web.frame import page
 
 Row = Mapping[str, object]
@@ -19,12 +18,3 @@ def list_page(
     return page(
         "list.html", title="Compatibility", here="/", problem=problem, status=status, rows=shown, filter=filter, columns=columns
     )
-
-
-def entry_page(
-    row: Json, entry: CompatibilityEntry | None, problem: str | None, *, drawn: bool = False, status: int = 200
-) -> HTMLResponse:
-    """One entry as a page; without an entry, `problem` says why. `drawn`: there is a picture of its plan."""
-    title = f"{entry.key.model} on {entry.key.platform}" if entry else "Entry"
-    shown = plain(entry) if entry else None
-    return page("entry.html", title=title, problem=problem, status=status, row=row, entry=shown, drawn=drawn)

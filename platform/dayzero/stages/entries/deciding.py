@@ -74,7 +74,7 @@ def derive_entry(
     """
     _same_subject(key, mode, coverage, report)
     checks = _with_coverage(report.checks if report else (), coverage)
-    answered = applied((check for check in checks if _counts(check, mode)), waivers)
+    answered = applied((check for check in checks if counts(check, mode)), waivers)
     correctness, missing, deciding = _judge(key, checks, frozenset(check.check for check, _ in answered))
     measurements = report.measurements if report else ()
     culprits = report.culprits if report else ()
@@ -164,7 +164,7 @@ def _with_coverage(checks: tuple[Check, ...], coverage: CoverageReport | None) -
     return (coverage_check(coverage), *checks)
 
 
-def _counts(check: Check, mode: Mode) -> bool:
+def counts(check: Check, mode: Mode) -> bool:
     """Whether the check decides about correctness in that mode."""
     if check.check in ABOUT_US:
         return False
@@ -176,7 +176,7 @@ def _judge(
     key: EntryKey, checks: tuple[Check, ...], waived: frozenset[str] = frozenset()
 ) -> tuple[Correctness, tuple[str, ...], tuple[Check, ...]]:
     """The correctness, the names of requirements that are not shown, and the checks it rests on."""
-    counting = tuple(check for check in checks if _counts(check, key.mode))
+    counting = tuple(check for check in checks if counts(check, key.mode))
     shown = {requirement: _shown(requirement, counting) for requirement in requirements(key)}
     missing = tuple(requirement.name for requirement, by in shown.items() if not by)
     failed = tuple(check for check in counting if check.verdict is Verdict.FAIL and check.check not in waived)

@@ -59,15 +59,17 @@ class Box:
 class Drawing:
     """A picture that grows downwards; `y` is where the next part begins.
 
-    `name` keeps the ids of several pictures on one page apart; `style` is added to that of all pictures.
+    `name` keeps the ids of several pictures on one page apart; a `bare` one stands on a page that has the style for all.
     """
 
-    def __init__(self, title: str, description: str, *, name: str = "", style: str = "") -> None:
+    def __init__(self, title: str, description: str, *, name: str = "", bare: bool = False) -> None:
+        self._bare = bare
         self.root = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img")
         self.root.set("aria-labelledby", f"{name}title {name}description")
         self._child("title", clean(title), id=f"{name}title")
         self._child("desc", clean(description), id=f"{name}description")
-        self._child("style", STYLE + style)
+        if not bare:
+            self._child("style", STYLE)
         self.ground = self._child("rect", "", x="0", y="0", width="100%", height="100%")
         self.ground.set("class", "paper")
         self.y: float = MARGIN
@@ -79,7 +81,10 @@ class Drawing:
         height = round(self.y + MARGIN)
         self.root.set("viewBox", f"0 0 {WIDTH} {height}")
         self.root.set("width", "100%")
-        self.root.set("style", f"max-width:{WIDTH}px;height:auto")
+        if self._bare:
+            self.root.set("class", "plot")
+        else:
+            self.root.set("style", f"max-width:{WIDTH}px;height:auto")
         return ElementTree.tostring(self.root, encoding="unicode") + "\n"
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:

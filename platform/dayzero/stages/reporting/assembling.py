@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dayzero.domain.entry import CompatibilityEntry
-from dayzero.domain.entry_report import DeployFile, LayerSeries, MemorySeries, Report
+from dayzero.domain.entry_report import DeployFile, FingerprintFigures, LayerSeries, MemorySeries, OperatorFigures, Report
 from dayzero.domain.observations import LayerErrors, MemoryObserved, OperatorErrors
 from dayzero.domain.observed_decoding import DecodeErrors
 from dayzero.domain.observed_parallel import ParallelObserved
@@ -39,7 +39,8 @@ def report_of(entry: CompatibilityEntry, known: Known) -> Report:
     planned = planned_series(known.plan)
     memory: list[MemorySeries] = [planned] if planned else []
     layers: list[LayerSeries] = []
-    operators, prints = [], []
+    operators: list[OperatorFigures] = []
+    prints: list[FingerprintFigures] = []
     for check, observed in known.evidence[: MOST_SERIES * 4]:
         match observed:
             case LayerErrors():
@@ -62,7 +63,9 @@ def report_of(entry: CompatibilityEntry, known: Known) -> Report:
         stack=known.stack,
         verdicts=layer_verdicts(entry),
         features=features(entry, known.stack),
-        layers=tuple(one for one in layers if one.layers)[:MOST_SERIES],
+        layers=tuple(sorted((one for one in layers if one.layers), key=lambda one: one.check.startswith("decoding")))[
+            :MOST_SERIES
+        ],
         memory=tuple(memory)[:MOST_SERIES],
         operators=tuple(operators),
         fingerprints=tuple(prints),

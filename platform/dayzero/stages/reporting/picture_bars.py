@@ -11,10 +11,6 @@ MOST_BARS = 24
 LOADING = "load"
 TIMES = frozenset({"s", "s a text", "s a token"})
 RATES = frozenset({"tokens/s", "texts/s", "requests/s"})
-STYLE = """
-svg { --time: #a475f9; --rate: #2da44e; }
-@media (prefers-color-scheme: dark) { svg { --time: #b392f0; --rate: #3fb950; } }
-"""
 
 
 def performance_picture(measurements: Sequence[Measurement], *, name: str = "") -> str | None:
@@ -24,7 +20,7 @@ def performance_picture(measurements: Sequence[Measurement], *, name: str = "") 
     if not any(found for _, _, found in groups):
         return None
     said = "; ".join(f"{_label(one)} {_figure(one.value)} {one.unit}" for _, _, found in groups for one in found)
-    drawing = Drawing("Latency and throughput", said, name=name, style=STYLE)
+    drawing = Drawing("Latency and throughput", said, name=name, bare=True)
     for title, fill, found in groups:
         if found:
             better = "shorter is better" if title == "Latency" else "longer is better"

@@ -6,17 +6,6 @@ from collections.abc import Callable, Iterable
 from dayzero.domain.entry_report import LayerFigures, LayerSeries
 from dayzero.stages.explaining.svg import LINE, MARGIN, SMALL, WIDTH, Drawing, wrapped
 
-STYLE = """
-svg { --own: #2f6fde; --native: #6e7781; --inherited: #b35900; --tolerance: #1a7f37; --culprit: #cf222e; }
-@media (prefers-color-scheme: dark) { svg { --own: #6cb0ff; --native: #9198a1; --inherited: #e3b341; --tolerance: #56d364;
-  --culprit: #ff7b72; } }
-.own { fill: var(--own); } .native { fill: none; stroke: var(--native); stroke-width: 3; }
-.inherited { fill: none; stroke: var(--inherited); stroke-width: 3; stroke-dasharray: 9 6; }
-.tolerance { fill: none; stroke: var(--tolerance); stroke-width: 3; }
-.culprit { fill: var(--culprit); stroke: var(--paper); stroke-width: 2; } .grid { stroke: var(--line); stroke-width: 0.5; }
-.same { fill: var(--paper); stroke: var(--own); stroke-width: 3; } .word { fill: var(--culprit); }
-"""
-
 LEFT, TOP_ROOM, HEIGHT = 92.0, 14.0, 300.0
 """Units left of the plot, above it, and of its height."""
 
@@ -27,8 +16,8 @@ Scale = Callable[[float], float]
 
 
 def layers_picture(series: LayerSeries, *, name: str = "") -> str:
-    """The plot with its legend above it; a layer that stands out is red, the culprit is named, and each dot says its figures."""
-    drawing = Drawing(_title(series), _words(series), name=name, style=STYLE)
+    """The plot, its legend above it; a layer that stands out is red, a culprit is named, and each dot says its figures."""
+    drawing = Drawing(_title(series), _words(series), name=name, bare=True)
     _legend(drawing, series)
     values = [value for layer in series.layers for value in _values(layer)]
     low, high = _decades(values)
@@ -89,7 +78,7 @@ def _grid(drawing: Drawing, low: int, high: int, height: Scale) -> None:
 
 def _lines(drawing: Drawing, series: LayerSeries, places: list[float], height: Scale) -> None:
     """Tolerance, native and inherited as lines; a gap where a layer has none."""
-    figures = (
+    figures: tuple[tuple[str, list[float | None]], ...] = (
         ("tolerance", [layer.tolerance for layer in series.layers]),
         ("native", [layer.native for layer in series.layers]),
         ("inherited", [layer.inherited for layer in series.layers]),
@@ -98,9 +87,10 @@ def _lines(drawing: Drawing, series: LayerSeries, places: list[float], height: S
     for kind, values in figures:
         for run in _runs(places, values):
             points = [(x, height(value)) for x, value in run]
-            # A single point shows no line: it gets the width of its layer.
-            drawing.path(points if len(points) > 1 else [(points[0][0] - half, points[0][1]), (points[0][0] + half, points[0][1])],
-                         kind)  # fmt: skip
+            if len(points) == 1:  # a single point shows no line: it gets the width of its layer
+                (x, y) = points[0]
+                points = [(x - half, y), (x + half, y)]
+            drawing.path(points, kind)
 
 
 def _runs(places: list[float], values: list[float | None]) -> list[list[tuple[float, float]]]:
@@ -176,5 +166,3 @@ def _below(drawing: Drawing, series: LayerSeries) -> None:
         said += f"; {same} of {len(series.layers)} layers equal the native reference bit for bit"
     for line in wrapped(said, LINE):
         drawing.write(MARGIN, line, kind="dim")
-
-

@@ -12,7 +12,7 @@ MOST_BARS = 16
 
 def memory_picture(series: MemorySeries, *, name: str = "") -> str:
     """A bar for each rank and each of prediction and measurement, on one scale; of many ranks the fullest."""
-    drawing = Drawing(f"Memory by rank ({series.rung})", _words(series), name=name)
+    drawing = Drawing(f"Memory by rank ({series.rung})", _words(series), name=name, bare=True)
     for line in wrapped(series.what, LINE):
         drawing.write(MARGIN, line, kind="dim")
     shown = _shown(series.ranks)
@@ -76,7 +76,7 @@ def _rank(drawing: Drawing, rank: RankFigures, most: int) -> None:
 
 
 def _bar(drawing: Drawing, what: str, items: Mapping[str, int], limit: int | None, most: int) -> None:
-    left, width = MARGIN + 104.0, WIDTH - 2 * MARGIN - 104.0 - 106.0
+    left, width = MARGIN + 116.0, WIDTH - 2 * MARGIN - 116.0 - 106.0
     drawing.label(MARGIN, drawing.y + BAR - 6, what, kind="dim")
     drawing.box(Box(left, drawing.y, width, BAR), "track")
     x = left

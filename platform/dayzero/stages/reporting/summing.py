@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.entry_report import Feature, LayerVerdict
 from dayzero.domain.verdict import SEVERITY, Check, CheckLayer, Grade, Mode, Verdict
+from dayzero.stages.entries.deciding import counts
 from dayzero.stages.entries.required import requirements
 
 GRADES = tuple(Grade)
@@ -19,24 +20,25 @@ TOKENS = ("tokens", "prompt_tokens", "prefill_tokens")
 
 def layer_verdicts(entry: CompatibilityEntry) -> tuple[LayerVerdict, ...]:
     """Each of the four layers: fail where anything fails, pass where all that the method requires of it passed."""
-    needed = [need for need in requirements(entry.key)]
+    needed = requirements(entry.key)
     found = []
     for layer in CheckLayer:
         checks = [check for check in entry.checks if check.layer is layer]
         missing = [need for need in needed if need.layer is layer and need.name in entry.missing_checks]
         names = {name for need in needed if need.layer is layer for name in need.any_of}
-        verdict, deciding = _verdict(checks, [check for check in checks if check.check in names], bool(missing))
-        counts = {one: sum(check.verdict is one for check in checks) for one in Verdict}
+        counting = [check for check in checks if counts(check, entry.key.mode)]
+        verdict, deciding = _verdict(counting, [check for check in checks if check.check in names], bool(missing))
+        tally = {one: sum(check.verdict is one for check in checks) for one in Verdict}
         grades = [check.grade for check in checks if check.verdict is not Verdict.NOT_RUN]
         found.append(
             LayerVerdict(
                 layer,
                 verdict,
                 min(grades, key=GRADES.index, default=None),
-                counts[Verdict.PASS],
-                counts[Verdict.FAIL],
-                counts[Verdict.ERROR],
-                counts[Verdict.NOT_RUN],
+                tally[Verdict.PASS],
+                tally[Verdict.FAIL],
+                tally[Verdict.ERROR],
+                tally[Verdict.NOT_RUN],
                 deciding.n if deciding else None,
                 deciding.check if deciding else "",
                 interval_of(checks),
@@ -61,7 +63,8 @@ def _verdict(checks: Sequence[Check], required: Sequence[Check], missing: bool) 
 
 
 def _share_of_limit(check: Check) -> float:
-    if check.measured is None or not check.tolerance or check.measured == check.tolerance:
+    """How near a pass came to its limit from below; a limit that must be reached has no such share."""
+    if check.measured is None or not check.tolerance or check.measured >= check.tolerance:
         return 0.0
     return check.measured / check.tolerance
 

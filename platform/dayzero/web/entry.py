@@ -1,0 +1,175 @@
+"""An entry over HTTP: its page, the evidence behind it, the picture of its plan, and what two entries differ in."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Protocol
+
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from dayzero.domain.access import Viewer
+from dayzero.domain.adaptation import Adaptation
+from dayzero.domain.canonical import plain
+from dayzero.domain.entry import CompatibilityEntry
+from dayzero.domain.entry_report import Report
+from dayzero.errors import BadInputError, DayzeroError, NotFoundError
+from dayzero.ports.catalog import CompatibilityList
+from dayzero.ports.hub import ArtifactStore
+from dayzero.ports.ledger import Ledger
+from dayzero.stages.bundle.plan import PICTURE
+from dayzero.stages.reporting.differing import diff_of
+from dayzero.steps.bundles import bundled_file
+from dayzero.steps.reporting import gathered, identified
+from dayzero.web.entry_pages import Around, Row, Shown, diff_page, entry_page, no_diff_page, no_entry_page, shown_of
+from dayzero.web.frame import PAGE_HEADERS
+
+RunUrl = Callable[[Adaptation], str | None]
+
+SANDBOXED = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+"""A worker wrote the bundle and the evidence: opened by themselves they run nothing either."""
+
+KEPT = 256
+
+
+class Evident(Protocol):
+    """What these pages need of the control plane."""
+
+    @property
+    def compatibility(self) -> CompatibilityList:
+        """Entries as people ask for them."""
+        ...
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where their evidence is found."""
+        ...
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Where their bundles lie."""
+        ...
+
+
+class Reports:
+    """Reports of entries, kept while they are asked for: an entry and its evidence never change, only its age does."""
+
+    def __init__(self, plane: Evident) -> None:
+        self._plane = plane
+        self._kept: OrderedDict[str, tuple[Report, Shown]] = OrderedDict()
+        self._lock = Lock()
+
+    def found(self, seen: CompatibilityList, entry_id: str) -> tuple[Report, Shown, Row, list[Row]]:
+        """The report of an entry that the list shows, its row, and all versions of its model on the platform; NotFoundError,
+        BadInputError."""
+        entry, row, history = versions_of(seen, entry_id)
+        whole = str(row["entry_id"])
+        with self._lock:
+            kept = self._kept.get(whole)
+            if kept is not None:
+                self._kept.move_to_end(whole)
+        if kept is None:
+            kept = self._made(entry, row)
+            with self._lock:
+                self._kept[whole] = kept
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        report, shown = kept
+        if report.entry.freshness.value != row["freshness"]:
+            report = identified(report, row)
+            shown = Shown(plain(report), shown.plots)
+        return report, shown, row, history
+
+    def _made(self, entry: CompatibilityEntry, row: Row) -> tuple[Report, Shown]:
+        report = report_of_row(self._plane, entry, row)
+        return report, shown_of(report)
+
+
+def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> APIRouter:
+    """`/compat/{id}`, `/compat/{a}/diff/{b}` and what belongs to them; `eyes` is the dependency that says who looks, `run_url` where
+    Prefect shows an adaptation."""
+    routes, reports = APIRouter(), Reports(plane)
+
+    def seen(viewer: Viewer) -> CompatibilityList:
+        return plane.compatibility.seen_by(viewer)
+
+    @routes.get("/compat/{entry_id}", include_in_schema=False)
+    def one(entry_id: str, viewer: Viewer = eyes) -> HTMLResponse:
+        try:
+            report, shown, row, history = reports.found(seen(viewer), entry_id)
+        except BadInputError as error:
+            return no_entry_page(str(error), status_of(error))
+        drawn = bundled_file(plane.artifacts, report.entry.bundle, PICTURE) is not None
+        link = f"/compat/{report.entry_id}/run" if run_url is not None and row.get("adaptation_id") else None
+        return entry_page(report, shown, Around(row, history, drawn, link))
+
+    @routes.get("/compat/{a}/diff/{b}", include_in_schema=False)
+    def differ(a: str, b: str, viewer: Viewer = eyes) -> HTMLResponse:
+        try:
+            return diff_page(diff_of(reports.found(seen(viewer), a)[0], reports.found(seen(viewer), b)[0]))
+        except BadInputError as error:
+            return no_diff_page(str(error), status_of(error))
+
+    @routes.get("/v1/compat/{entry_id}/report")
+    def report_json(entry_id: str, viewer: Viewer = eyes) -> JSONResponse:
+        return JSONResponse(plain(reports.found(seen(viewer), entry_id)[0]))
+
+    @routes.get("/v1/compat/{a}/diff/{b}")
+    def diff_json(a: str, b: str, viewer: Viewer = eyes) -> JSONResponse:
+        return JSONResponse(plain(diff_of(reports.found(seen(viewer), a)[0], reports.found(seen(viewer), b)[0])))
+
+    @routes.get("/compat/{entry_id}/plan.svg", include_in_schema=False)
+    def picture(entry_id: str, viewer: Viewer = eyes) -> Response:
+        drawn = bundled_file(plane.artifacts, seen(viewer).entry(entry_id).bundle, PICTURE)
+        if drawn is None:
+            raise NotFoundError(
+                f"entry {entry_id} has no picture of its plan.", remedy="An adaptation that runs through draws one."
+            )
+        return Response(drawn, media_type="image/svg+xml", headers=SANDBOXED)
+
+    @routes.get("/compat/{entry_id}/evidence/{sha256}")
+    def evidence(entry_id: str, sha256: str, viewer: Viewer = eyes) -> Response:
+        entry = seen(viewer).entry(entry_id)
+        if not any(sha256 in check.evidence for check in entry.checks):
+            raise NotFoundError(f"{sha256[:80]!r} is no evidence of entry {entry_id[:80]}.", remedy="Its checks name theirs.")
+        data = plane.ledger.artifact(sha256)
+        kind = "application/json" if data[:1] == b"{" else "text/plain; charset=utf-8"
+        return Response(data, media_type=kind, headers=SANDBOXED)
+
+    @routes.get("/compat/{entry_id}/run", include_in_schema=False)
+    def run(entry_id: str, viewer: Viewer = eyes) -> Response:
+        _, row, _ = versions_of(seen(viewer), entry_id)
+        adaptation = plane.ledger.adaptation(str(row["adaptation_id"]))
+        address = run_url(adaptation) if run_url is not None else None
+        if address is None:
+            raise NotFoundError(f"Prefect has no run of entry {entry_id[:80]}.", remedy="Its database may have been emptied.")
+        return RedirectResponse(address, status_code=302)
+
+    return routes
+
+
+def report_of_row(plane: Evident, entry: CompatibilityEntry, row: Row) -> Report:
+    """The report of an entry of the list; without its adaptation's results it has what the entry and its evidence hold."""
+    adaptation = row.get("adaptation_id")
+    try:
+        release = plane.ledger.release(str(row["release_id"]))
+    except DayzeroError:
+        release = None
+    stacks = plane.compatibility.stacks(entry.key.platform)
+    report = gathered(entry, plane.ledger, str(adaptation) if adaptation else None, stacks, release, plane.artifacts)
+    return identified(report, row)
+
+
+def versions_of(entries: CompatibilityList, entry_id: str) -> tuple[CompatibilityEntry, Row, list[Row]]:
+    """One version of an entry, its row, and the rows of all versions; NotFoundError."""
+    found = entries.entry(entry_id)
+    history = list(entries.history(found.key.model, found.key.platform))
+    for row in history:
+        if str(row["entry_id"]).startswith(entry_id):
+            return found, row, history
+    raise NotFoundError(f"entry {entry_id} is in no version of the list.")
+
+
+def status_of(error: BadInputError) -> int:
+    """The HTTP status of an error that a page shows."""
+    return 404 if isinstance(error, NotFoundError) else 422
