@@ -86,8 +86,8 @@ class Reports:
 
 
 def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> APIRouter:
-    """`/compat/{id}`, `/compat/{a}/diff/{b}` and what belongs to them; `eyes` is the dependency that says who looks, `run_url` where
-    Prefect shows an adaptation."""
+    """`/compat/{id}`, `/compat/{a}/diff/{b}` and what belongs to them; `eyes` is the dependency that says who looks,
+    `run_url` where Prefect shows an adaptation."""
     routes, reports = APIRouter(), Reports(plane)
 
     def seen(viewer: Viewer) -> CompatibilityList:
