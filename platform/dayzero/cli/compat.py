@@ -1,27 +1,25 @@
 """Commands about the compatibility list."""
 
-import csv
-import io
-import json as json_module
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dayzero.adapters.tables.parquet import parquet
 from dayzero.cli.opening import open_plane
 from dayzero.cli.output import cell, print_document, print_line, print_table, write_text
-from dayzero.domain.canonical import Json, plain
-from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
+from dayzero.disk import write_whole
+from dayzero.domain.canonical import plain
+from dayzero.domain.columns import ROLLUP_COLUMNS
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.stages.bundle.escape import csv_text, fenced, markdown_table
+from dayzero.stages.bundle.escape import fenced
+from dayzero.stages.exporting.texts import SCHEMA, Format, exported, list_document
 
 app = typer.Typer(
     help="The compatibility list: what runs where, how well that was checked, and since when.", no_args_is_help=True
 )
-SCHEMA = "dayzero.compat/1"
 SHOWN = (
     "entry_id",
     "model",
@@ -41,19 +39,6 @@ Json_ = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Filter = Annotated[str, typer.Argument(help='Such as: platform = "cpu" and correctness in ("verified", "functional")')]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Most rows to show.")]
 Row = Mapping[str, object]
-
-
-class Format(StrEnum):
-    """What an export is written as."""
-
-    JSON = "json"
-    CSV = "csv"
-    MARKDOWN = "markdown"
-
-
-def list_document(rows: Sequence[Row], filter_: str) -> dict[str, Json]:
-    """The JSON of a list: entries with the columns of the SQL view, in its order."""
-    return {"schema": SCHEMA, "filter": filter_, "entries": [plain(row) for row in rows]}
 
 
 @app.command()
@@ -115,41 +100,28 @@ def history(
 def export(
     context: typer.Context,
     filter_: Filter = "",
-    format_: Annotated[Format, typer.Option("--format", "-f", help="json, csv or markdown.")] = Format.JSON,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="json, csv, markdown or parquet.")] = Format.JSON,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write; default: stdout.")] = None,
     limit: Limit = 1_000_000,
 ) -> None:
     """The current entries that match a filter, with all columns, for other programs."""
     with open_plane(context) as plane:
         rows = plane.compatibility.current(filter_, limit=limit)
-    text = exported(rows, filter_, format_)
+    if format_ is Format.PARQUET:
+        _write_parquet(rows, out)
+    elif out is None:
+        typer.echo(exported(rows, filter_, format_), nl=False)
+    else:
+        write_text(out, exported(rows, filter_, format_))
     if out is None:
-        typer.echo(text, nl=False)
         return
-    write_text(out, text)
     print_line(f"{len(rows)} entries in {out}")
 
 
-def exported(rows: Sequence[Row], filter_: str, format_: Format) -> str:
-    """The rows as text. CSV: an unknown value is empty, and an apostrophe keeps a spreadsheet from running a formula."""
-    names = [column.name for column in COMPATIBILITY_COLUMNS]
-    if format_ is Format.JSON:
-        return json_module.dumps(list_document(rows, filter_), indent=2, allow_nan=False) + "\n"
-    values = [[_bare(row.get(name)) for name in names] for row in rows]
-    if format_ is Format.MARKDOWN:
-        return markdown_table(names, [[str(value) for value in line] for line in values]) + "\n"
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([csv_text(value) if isinstance(value, str) else value for value in line] for line in values)
-    return text.getvalue()
-
-
-def _bare(value: object) -> str | int | float:
-    bare = plain(value)
-    if bare is None:
-        return ""
-    return bare if isinstance(bare, str | int | float) else str(bare)
+def _write_parquet(rows: Sequence[Row], out: Path | None) -> None:
+    if out is None:
+        raise BadInputError("Parquet is no text for a terminal.", remedy="Name a file with --out.")
+    write_whole(out, parquet(rows))
 
 
 def _shortened(row: Row, names: Sequence[str]) -> dict[str, object]:

@@ -11,8 +11,8 @@ from dayzero.adapters.processes.loops import Loop, Loops
 from dayzero.errors import DayzeroError, UnavailableError
 from dayzero.settings import Settings, load_settings
 from dayzero.steps.reconciling import ReconcileReport
-from dayzero.web import compatibility
 from dayzero.web.door import create_app
+from dayzero.web.routers import all_routers
 
 TELL_EVERY_S = 1.0
 RESTORE_EVERY_S = 15.0
@@ -39,8 +39,7 @@ def serve(settings: Settings) -> None:
         loops.start()
         try:
             reading = app.reading_is_open(settings)
-            pages = compatibility.router(plane, open_reading=reading, run_url=orchestrator.run_url)
-            door = create_app(plane, [pages])
+            door = create_app(plane, all_routers(plane, open_reading=reading, run_url=orchestrator.run_url))
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()

@@ -19,6 +19,10 @@ class Reading(Protocol):
         """Current entries that match, by model, platform and key; a version written meanwhile neither hides nor repeats one."""
         ...
 
+    def rollup(self, *, limit: int = 1000, cursor: str | None = None) -> Page:
+        """One row a model × platform, by both: the best entry of each."""
+        ...
+
     def matrix(
         self,
         predicate: str = "",

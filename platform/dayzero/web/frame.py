@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from dayzero.domain.listing import Cell
 from dayzero.errors import NotFoundError
 from dayzero.stages.bundle.escape import clean
 from dayzero.web.figures import FILTERS
@@ -28,10 +29,17 @@ PAGE_HEADERS: Mapping[str, str] = {
 }
 """Only this server's own files are loaded, no inline script or style counts, and nothing is sent elsewhere."""
 
-NAVIGATION: tuple[tuple[str, str], ...] = (("/", "dayzero"),)
+NAVIGATION: tuple[tuple[str, str], ...] = (
+    ("/", "dayzero"),
+    ("/platforms", "Platforms"),
+    ("/releases", "Releases"),
+    ("/runs", "Adaptations"),
+    ("/method", "Method"),
+    ("/session", "Token"),
+)
 """Path and name of what stands at the top of every page, the first one being the matrix."""
 
-STATIC = {"dayzero.css": "text/css; charset=utf-8", "dayzero.svg": "image/svg+xml"}
+STATIC = {"dayzero.css": "text/css; charset=utf-8", "dayzero.svg": "image/svg+xml", "runs.js": "text/javascript"}
 NAME_CHARACTERS = 120
 _HERE = Path(__file__).parent
 _SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
@@ -89,6 +97,22 @@ def status(word: object) -> Markup:
     return Markup('<span class="status {}">{}</span>').format(text if text.replace("_", "").isalnum() else "", text)
 
 
+@pass_context
+def cell(context: Context, best: Cell | None) -> Markup:
+    """A cell of the matrix: the state in words, how far it has come where it is not done, and its age."""
+    if best is None:
+        return _EMPTY_CELL
+    states = [best.correctness] if best.lifecycle == "done" else [best.correctness, best.lifecycle]
+    words = Markup(" ").join(_status(word) for word in (*states, *(("stale",) if best.freshness == "stale" else ())))
+    old = age(best.recorded_at, context["now"])
+    return _CELL.format(best.entry_id, words, old if best.entries == 1 else f"{old} · 1 of {best.entries}")
+
+
+_EMPTY_CELL = Markup('<td class="dim">–</td>')
+_CELL = Markup('<td><a href="/compat/{}">{}<span class="age">{}</span></a></td>')
+_status = lru_cache(maxsize=64)(status)
+
+
 def known(value: object) -> str:
     """A figure as people read it; a dash for what nobody knows."""
     if value is None or value == "":
@@ -137,7 +161,7 @@ def pages() -> Environment:
     """The templates, with the filters that they share."""
     loader = FileSystemLoader(_HERE / "templates")
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span, **FILTERS)
+    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span, cell=cell, **FILTERS)
     found.globals.update(asset=_assets().__getitem__, navigation=NAVIGATION)
     return found
 

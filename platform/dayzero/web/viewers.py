@@ -7,6 +7,9 @@ from fastapi import HTTPException, Request
 from dayzero.domain.access import ANYONE, AccessToken, Scope, Viewer
 from dayzero.ports.access import Access
 
+COOKIE = "dayzero-token"
+"""Where a browser keeps a token that was given on our own page."""
+
 HTTP_UNAUTHORIZED = 401
 HTTP_FORBIDDEN = 403
 
@@ -15,7 +18,9 @@ def token_of(request: Request, access: Access) -> AccessToken | None:
     """The request's token; None when it shows none, and 401 for one that is unknown, revoked or has expired."""
     header = request.headers.get("Authorization")
     if header is None:
-        return None
+        # A cookie serves reading alone (forms have a guard), and counts for nothing once its token is over.
+        kept = request.cookies.get(COOKIE)
+        return access.check(kept) if kept and request.method in ("GET", "HEAD") else None
     kind, _, text = header.partition(" ")
     found = access.check(text.strip()) if kind.lower() == "bearer" and text.strip() else None
     if found is None:

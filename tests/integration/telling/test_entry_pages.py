@@ -29,8 +29,8 @@ from dayzero.settings import Settings
 from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.entries.required import METHODS
 from dayzero.steps.publishing import archive
-from dayzero.web.compatibility import router
 from dayzero.web.door import create_app
+from dayzero.web.routers import all_routers
 from report_scenes import HOSTILE, checked, failing_entry
 from store_nouns import release
 
@@ -48,7 +48,7 @@ def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
 
 @pytest.fixture
 def client(plane: Plane) -> Iterator[TestClient]:
-    door = create_app(plane, [router(plane, run_url=lambda adaptation: f"http://prefect.test/runs/{adaptation.id}")])
+    door = create_app(plane, all_routers(plane, run_url=lambda adaptation: f"http://prefect.test/runs/{adaptation.id}"))
     with TestClient(door, raise_server_exceptions=False) as opened:
         yield opened
 

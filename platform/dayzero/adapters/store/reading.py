@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Select, and_, func, literal, or_, select, text, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.compatibility import QUERY_FIELDS, row_of
@@ -16,7 +17,7 @@ from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.reading_work import WorkReading
 from dayzero.adapters.store.rows import utc
 from dayzero.adapters.store.tables import ModelAliasRow, ModelRow, PlatformRow
-from dayzero.adapters.store.views import current_view
+from dayzero.adapters.store.views import current_view, rollup_view
 from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import ANYONE, Sight, Viewer
 from dayzero.domain.listing import Cell, Matrix, MatrixLine, MatrixSort, Page
@@ -77,6 +78,19 @@ class SqlReading(WorkReading):
         more = len(rows) > size
         place: list[Place] = [str(rows[size - 1][column.name]) for column in _ORDER] if more else []
         return Page(tuple(rows[:size]), cursor_of(place) if more else None)
+
+    def rollup(self, *, limit: int = 1000, cursor: str | None = None) -> Page:
+        """One row a model × platform, by both."""
+        size = sane(limit)
+        columns = rollup_view.c
+        query = select(rollup_view).order_by(columns.model, columns.platform).limit(size + 1)
+        if cursor is not None:
+            query = query.where(tuple_(columns.model, columns.platform) > tuple_(*place_of(cursor, [str, str])))
+        with self._opened() as (session, sight):
+            query = query.where(seen_by(sight, columns.model, columns.platform))
+            rows = [row_of(row, rollup_view) for row in session.execute(query).mappings()]
+        last = rows[size - 1] if len(rows) > size else None
+        return Page(tuple(rows[:size]), None if last is None else cursor_of([str(last["model"]), str(last["platform"])]))
 
     def matrix(
         self,
@@ -172,7 +186,7 @@ def _cells(wanted: ColumnElement[bool], names: Sequence[str]) -> Select[Any]:
     whole = func.count().over(partition_by=(_c.model, _c.platform)).label("entries")
     columns = (_c.model, _c.platform, _c.entry_id, _c.lifecycle, _c.correctness, _c.performance, _c.freshness, _c.recorded_at)
     query = select(*columns, whole).where(wanted, _c.model.in_(names))
-    return query.distinct(_c.model, _c.platform).order_by(_c.model, _c.platform, *_BEST)
+    return query.ext(distinct_on(_c.model, _c.platform)).order_by(_c.model, _c.platform, *_BEST)
 
 
 def _lines(models: Sequence[Mapping[str, Any]], cells: Sequence[Any]) -> tuple[MatrixLine, ...]:

@@ -1,0 +1,1 @@
+"""How the list is written for other programs."""

@@ -1,0 +1,125 @@
+"""Shapes of the API's answers, for its document: what a program may rely on. Fields are only ever added."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, Column, ColumnKind
+
+_KINDS: dict[ColumnKind, Any] = {
+    ColumnKind.TEXT: str | None,
+    ColumnKind.NUMBER: float | None,
+    ColumnKind.TIME: datetime | None,
+}
+
+
+class Shape(BaseModel):
+    """A part of an answer."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _row(name: str, columns: tuple[Column, ...]) -> type[BaseModel]:
+    fields: dict[str, Any] = {one.name: (_KINDS[one.kind], Field(description=one.meaning)) for one in columns}
+    return create_model(name, __base__=Shape, **fields)
+
+
+Entry = _row("Entry", COMPATIBILITY_COLUMNS)
+Rolled = _row("ModelOnPlatform", ROLLUP_COLUMNS)
+
+
+class Entries(Shape):
+    """A page of entries. `next` is there while more follow."""
+
+    document: str = Field(alias="schema")
+    filter: str
+    entries: list[Entry]  # type: ignore[valid-type]
+    next: str | None = None
+
+
+class Rollup(Shape):
+    """A page of models on platforms."""
+
+    document: str = Field(alias="schema")
+    rollup: list[Rolled]  # type: ignore[valid-type]
+    next: str | None = None
+
+
+class OneEntry(Shape):
+    """One version of an entry: its row, and everything behind it."""
+
+    document: str = Field(alias="schema")
+    entries: list[Entry]  # type: ignore[valid-type]
+    entry: dict[str, Any]
+
+
+class OneModel(Shape):
+    """A model with its releases, entries, work and history."""
+
+    document: str = Field(alias="schema")
+    model: dict[str, Any]
+
+
+class Platforms(Shape):
+    """Every platform with its counts."""
+
+    document: str = Field(alias="schema")
+    platforms: list[dict[str, Any]]
+
+
+class OnePlatform(Shape):
+    """A platform with its gaps, clock and newest entries."""
+
+    document: str = Field(alias="schema")
+    platform: dict[str, Any]
+
+
+class Releases(Shape):
+    """A page of the feed: releases that were taken, or sightings of what was not."""
+
+    document: str = Field(alias="schema")
+    releases: list[dict[str, Any]]
+    sightings: list[dict[str, Any]]
+    next: str | None = None
+
+
+class Runs(Shape):
+    """A page of adaptations."""
+
+    document: str = Field(alias="schema")
+    runs: list[dict[str, Any]]
+    next: str | None = None
+
+
+class OneRun(Shape):
+    """An adaptation."""
+
+    document: str = Field(alias="schema")
+    run: dict[str, Any]
+
+
+class Problem(Shape):
+    """What went wrong (RFC 9457), and what to do about it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    remedy: str | None = None
+
+
+def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals that a route may answer with, for its document."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _WORDS[status], "content": content} for status in statuses}
+
+
+_WORDS = {
+    401: "A token is needed, or the one given is not good.",
+    403: "The token may not do this.",
+    404: "There is no such thing, or the reader may not see it.",
+    422: "The request was not understood; the detail says where.",
+    502: "Something that this needs is not installed.",
+    503: "The database does not answer now.",
+}

@@ -1,0 +1,33 @@
+"""Every router of the door, in the order in which paths are tried."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fastapi import APIRouter, Depends
+
+from dayzero.web.api import Listed, api_router
+from dayzero.web.entry import Evident, RunUrl, entry_router
+from dayzero.web.matrix import matrix_router
+from dayzero.web.method import method_router
+from dayzero.web.releases import releases_router
+from dayzero.web.runs import runs_router
+from dayzero.web.session import session_router
+from dayzero.web.viewers import viewer_from
+
+
+class Whole(Listed, Evident, Protocol):
+    """The control plane as all of them need it."""
+
+
+def all_routers(plane: Whole, *, open_reading: bool = True, run_url: RunUrl | None = None) -> Sequence[APIRouter]:
+    """Pages and API. Where reading is not open, each asks for a token; `run_url` says where Prefect shows an adaptation."""
+    eyes = viewer_from(plane.access, open_reading=open_reading)
+    return (
+        api_router(plane, eyes),
+        matrix_router(plane, eyes),
+        releases_router(plane, eyes),
+        runs_router(plane, eyes),
+        session_router(plane.access),
+        entry_router(plane, Depends(eyes), run_url),
+        method_router(),
+    )
