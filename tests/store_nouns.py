@@ -36,6 +36,18 @@ class SteppedClock:
         self.time += timedelta(seconds=seconds)
 
 
+class OpenVault:
+    """A vault that marks what it has locked, and hides nothing."""
+
+    def lock(self, text: str) -> str:
+        """The text with a mark."""
+        return f"locked {text}"
+
+    def unlock(self, locked: str) -> str:
+        """The text without it."""
+        return locked.removeprefix("locked ")
+
+
 CONFIGURATION = RepoFile("config.json", 600, FileRole.CONFIGURATION, git_blob_id="c0")
 
 

@@ -64,6 +64,10 @@ class UnavailableError(DependencyError):
     retryable = True
 
 
+class UnreachableError(UnavailableError):
+    """Nobody answers there, or whoever does asks to be left alone for a while."""
+
+
 class StaleAttemptError(DayzeroError):
     """The attempt that tries to write was declared dead; a newer one holds the adaptation."""
 

@@ -61,6 +61,16 @@ class Settings(BaseSettings):
     approve_timeout_s: float = Field(
         7 * 24 * 3600.0, description="Time that a paused run waits for the approval of its transfer.", gt=0
     )
+    subscriber_networks: tuple[str, ...] = Field(
+        (),
+        description="Networks (10.1.0.0/16) inside which subscribers may be told; else only public addresses are.",
+    )
+    secrets_key: Path | None = Field(
+        None,
+        description="File with the keys that lock subscribers' addresses and secrets; unset: keys/subscribers.key under the "
+        "data folder.",
+    )
+    telling_lanes: int = Field(8, description="Subscribers that are told at once.", ge=1, le=64)
     poll_interval_s: float = Field(60.0, description="Time between two polls of the watched sources.", gt=0)
     reconcile_interval_s: float = Field(5.0, description="Time between two rounds of the reconciler.", gt=0)
     rehearse: bool = Field(True, description="Whether pre-staging rehearses the reduced architecture on its platform.")

@@ -298,6 +298,7 @@ def _environment(folder: Path, hub_url: str, host: str, extra: Mapping[str, str]
         "DAYZERO_PREFECT_PORT": str(free_port(host)),
         "DAYZERO_HF_ENDPOINT": hub_url,
         "DAYZERO_CPU_DEVICES": "2",
+        "DAYZERO_SUBSCRIBER_NETWORKS": '["127.0.0.0/8"]',
         "DAYZERO_COMPILE_TARGET": "false",
         "DAYZERO_REHEARSE": "false",
         "DAYZERO_POLL_INTERVAL_S": "1",

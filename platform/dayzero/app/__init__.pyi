@@ -35,6 +35,7 @@ from .planes import control_bench as control_bench
 from .planes import control_plane as control_plane
 from .planes import database_url as database_url
 from .planes import reading_is_open as reading_is_open
+from .planes import vault_of as vault_of
 from .platforms import Imported as Imported
 from .platforms import check_platform as check_platform
 from .platforms import new_platform as new_platform
@@ -72,12 +73,16 @@ from .vouching import witness as witness
 from .warming import warm_tracer as warm_tracer
 from .work import conclude as conclude
 from .work import dispatch_once as dispatch_once
+from .work import emit_once as emit_once
+from .work import fan_out as fan_out
 from .work import is_served as is_served
 from .work import leave_rehearsal as leave_rehearsal
 from .work import library_steps as library_steps
 from .work import poll_once as poll_once
 from .work import reconcile_once as reconcile_once
+from .work import rotate_key as rotate_key
 from .work import run_step as run_step
+from .work import serve_lanes as serve_lanes
 from .work import steps_before_checks as steps_before_checks
 from .work import steps_for as steps_for
 from .work import stop as stop

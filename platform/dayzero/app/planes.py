@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from dayzero.adapters.host.clock import SystemClock
+from dayzero.adapters.notify.choose import ChosenNotifier
+from dayzero.adapters.notify.networks import parse_networks
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.adapters.store.access import SqlAccess
 from dayzero.adapters.store.artifacts import FolderArtifacts
@@ -21,6 +23,7 @@ from dayzero.adapters.store.reading import SqlReading
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
+from dayzero.adapters.vault.fernet import FernetVault
 from dayzero.app.benches import bench_on
 from dayzero.domain.access import OPERATOR
 from dayzero.domain.platforms import PlatformProfile
@@ -30,6 +33,7 @@ from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.reading import Reading
 from dayzero.ports.running import Clock
+from dayzero.ports.telling import Notifier
 from dayzero.settings import Settings
 from dayzero.steps.contract import Bench
 
@@ -45,6 +49,7 @@ class Plane:
     watchbook: WatchBook
     outbox: Outbox
     subscribers: Subscribers
+    notifier: Notifier
     compatibility: CompatibilityList
     reading: Reading
     workforce: Workforce
@@ -64,6 +69,11 @@ def reading_is_open(settings: Settings) -> bool:
         return ip_address(settings.host).is_loopback
     except ValueError:
         return False
+
+
+def vault_of(settings: Settings) -> FernetVault:
+    """What locks the addresses and secrets of subscribers."""
+    return FernetVault(settings.secrets_key or settings.data_dir / "keys" / "subscribers.key")
 
 
 def _database_exists(settings: Settings) -> bool:
@@ -89,6 +99,8 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
         engine, reader = open_engine(url), open_engine(url, reading=True)
         clock = SystemClock()
         artifacts = FolderArtifacts(settings.data_dir / "artifacts")
+        vault = vault_of(settings)
+        notifier = ChosenNotifier(parse_networks(settings.subscriber_networks))
         try:
             yield Plane(
                 settings=settings,
@@ -96,8 +108,9 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 ledger=SqlLedger(engine, clock, artifacts),
                 catalog=SqlCatalog(engine, clock),
                 watchbook=SqlWatchBook(engine, clock),
-                outbox=SqlOutbox(engine, clock),
-                subscribers=SqlSubscribers(engine, clock),
+                outbox=SqlOutbox(engine, clock, vault),
+                subscribers=SqlSubscribers(engine, clock, vault),
+                notifier=notifier,
                 compatibility=SqlCompatibilityList(engine, clock),
                 reading=SqlReading(reader, clock, OPERATOR),
                 workforce=SqlWorkforce(engine, clock),
@@ -108,6 +121,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
             )
         finally:
             reader.dispose()
+            notifier.close()
             engine.dispose()
 
 

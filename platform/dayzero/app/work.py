@@ -4,9 +4,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dayzero.adapters.notify.choose import ChosenNotifier
 from dayzero.app.hubs import hub_of
-from dayzero.app.planes import Plane, control_bench
+from dayzero.app.planes import Plane, control_bench, vault_of
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.reports import StepReport
 from dayzero.domain.verdict import Mode
@@ -19,6 +18,8 @@ from dayzero.steps.waiting import no_worker_reason
 
 HEARTBEAT_S = 5.0
 DELIVERY_BATCH = 50
+FAN_OUT_BATCH = 500
+LANES_ROUND_S = 60.0
 
 
 def steps_for(purpose: Purpose, place: Place, mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
@@ -123,14 +124,45 @@ def poll_once(plane: Plane, *, all_now: bool = False) -> tuple[watch.PollReport,
     return watch.poll_all(plane.watchbook, lambda source: hub_of(source, plane.settings), plane.settings.platforms, due_at)
 
 
+def emit_once(plane: Plane, orchestrator: Orchestrator) -> None:
+    """One round of telling the orchestrator."""
+    for event in plane.outbox.unemitted(DELIVERY_BATCH):
+        orchestrator.emit(event)
+        plane.outbox.emitted(event.id)
+
+
+def fan_out(plane: Plane) -> int:
+    """Make the deliveries of every event that has none yet; the number of events."""
+    handled = 0
+    while (batch := plane.outbox.fan_out(FAN_OUT_BATCH)) > 0:
+        handled += batch
+    return handled
+
+
+def serve_lanes(plane: Plane, round_s: float = LANES_ROUND_S) -> telling.DeliveryReport:
+    """Tell one subscriber after the other until nobody is due or the time is over; several may do so at once."""
+    report = telling.DeliveryReport()
+    ends_s = plane.clock.monotonic_s() + round_s
+    while plane.clock.monotonic_s() < ends_s:
+        served = telling.serve_lane(plane.outbox, plane.notifier, plane.clock)
+        if served is None:
+            break
+        report += served
+    return report
+
+
+def rotate_key(plane: Plane) -> int:
+    """Make a new key and lock every address and secret of subscribers with it; how many subscriptions."""
+    vault_of(plane.settings).new_key()
+    return plane.subscribers.lock_again()
+
+
 def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.DeliveryReport:
     """One round of telling: events to the orchestrator, then deliveries to subscribers."""
     if orchestrator is not None:
-        for event in plane.outbox.unemitted(DELIVERY_BATCH):
-            orchestrator.emit(event)
-            plane.outbox.emitted(event.id)
-    plane.outbox.fan_out(DELIVERY_BATCH)
-    return telling.deliver_due(plane.outbox, ChosenNotifier(), plane.clock)
+        emit_once(plane, orchestrator)
+    fan_out(plane)
+    return serve_lanes(plane)
 
 
 def verification_steps(names: tuple[str, ...], mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from dayzero import app
 from dayzero.adapters.prefect.ensure import ensure, is_complete
 from dayzero.adapters.prefect.orchestrator import BEGIN_WITHIN_S, PrefectOrchestrator, bury_unattended
 from dayzero.adapters.processes.loops import Loop, Loops
-from dayzero.errors import DayzeroError, UnavailableError
+from dayzero.errors import DayzeroError
 from dayzero.settings import Settings, load_settings
 from dayzero.steps.reconciling import ReconcileReport
 from dayzero.web.door import create_app
@@ -32,8 +32,10 @@ def serve(settings: Settings) -> None:
             [
                 Loop("watch", settings.poll_interval_s, lambda: app.poll_once(plane)),
                 Loop("reconcile", settings.reconcile_interval_s, reconciler.round),
-                Loop("tell", TELL_EVERY_S, lambda: tell(plane, orchestrator)),
+                Loop("emit", TELL_EVERY_S, lambda: app.emit_once(plane, orchestrator)),
+                Loop("fan-out", TELL_EVERY_S, lambda: app.fan_out(plane)),
                 Loop("restore", RESTORE_EVERY_S, lambda: restore(api_url, settings)),
+                *(Loop(f"tell-{lane}", TELL_EVERY_S, lambda: tell(plane)) for lane in range(settings.telling_lanes)),
             ]
         )
         loops.start()
@@ -61,13 +63,10 @@ class Reconciler:
         self._told = report
 
 
-def tell(plane: app.Plane, orchestrator: PrefectOrchestrator) -> None:
-    """One round of telling; subscribers are told even while Prefect is away."""
-    try:
-        app.dispatch_once(plane, orchestrator)
-    except UnavailableError:
-        app.dispatch_once(plane, None)
-        raise
+def tell(plane: app.Plane) -> None:
+    """One round of telling subscribers; what went wrong is told."""
+    for problem in app.serve_lanes(plane).problems:
+        logger.info("%s", problem)
 
 
 def restore(api_url: str, settings: Settings) -> None:

@@ -80,6 +80,7 @@ def _environment(hub_url: str, seed: int, models_dir: Path) -> dict[str, str]:
         "DAYZERO_COMPILE_CACHE": str(models_dir.resolve().parent / "compiled"),
         "DAYZERO_HF_ENDPOINT": hub_url,
         "DAYZERO_CPU_DEVICES": "3",
+        "DAYZERO_SUBSCRIBER_NETWORKS": '["127.0.0.0/8"]',
         # Three rehearsals and 120 questions would take minutes more; `dayzero announce` and `dayzero verify` show them.
         "DAYZERO_REHEARSE": "false",
         "DAYZERO_TASKS": "false",

@@ -5,13 +5,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dayzero.domain.access import Viewer
+from dayzero.domain.access import ANYONE, Viewer
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import Event
 from dayzero.domain.platforms import Stack
 from dayzero.domain.release import HubKind, Release, ReleaseStage
-from dayzero.domain.subscriptions import Channel, Delivery, Subscription
+from dayzero.domain.subscriptions import (
+    AT_ONCE,
+    Absence,
+    Channel,
+    Delivery,
+    Lane,
+    Manner,
+    Outcome,
+    Standing,
+    Subscription,
+)
 from dayzero.domain.verdict import Mode
 from dayzero.domain.waivers import Waiver
 from dayzero.domain.watching import Rule, WatchSource
@@ -170,7 +180,7 @@ class CompatibilityList(Protocol):
 
 
 class Outbox(Protocol):
-    """Events on their way out, and their deliveries. Rows are claimed one by one, never by "id greater than"."""
+    """Events on their way out, and their deliveries. Rows are claimed, never taken by "id greater than"."""
 
     def unemitted(self, limit: int) -> Sequence[Event]:
         """Events that the orchestrator has not been told of."""
@@ -181,31 +191,51 @@ class Outbox(Protocol):
         ...
 
     def fan_out(self, limit: int) -> int:
-        """Make a delivery for each event × matching subscription, once; the number of events handled."""
+        """Make a delivery for each event × matching subscription, once, in the order of the events; the events handled."""
         ...
 
-    def claim_due(self, limit: int, lease_s: float) -> Sequence[tuple[Delivery, Event, Subscription]]:
-        """Deliveries to try now, hidden from others for lease_s seconds."""
+    def take_lane(self, limit: int, lease_s: float) -> Lane | None:
+        """What one subscriber is to be told now, leased for lease_s seconds; the one that waited longest first.
+
+        Of one subject only what follows on nothing undelivered; nothing that the subscriber may not see.
+        """
         ...
 
-    def delivered(self, delivery_id: str) -> None:
-        """The subscriber took it."""
-        ...
+    def settle(self, lane: Lane, outcomes: Sequence[Outcome], absence: Absence | None) -> int:
+        """Note what became of a lane's deliveries and give the lane back; how many of its deliveries died.
 
-    def undelivered(self, delivery_id: str, error: str, retry_in_s: float | None) -> None:
-        """It failed: try again in that many seconds, or (None) never."""
+        What was taken counts whoever reports it; failures count only while the lane is still this holder's.
+        """
         ...
 
 
 class Subscribers(Protocol):
     """Who wants to know what."""
 
-    def subscribe(self, channel: Channel, target: str, predicate: str, secret: str | None) -> Subscription:
-        """A new subscription; it gets events from now on."""
+    def subscribe(
+        self,
+        channel: Channel,
+        target: str,
+        predicate: str,
+        secret: str | None,
+        *,
+        viewer: Viewer = ANYONE,
+        manner: Manner = AT_ONCE,
+        confirmed: bool = True,
+    ) -> Subscription:
+        """A new subscription; it gets events from now on, once it is confirmed, as far as the viewer may see them."""
         ...
 
     def subscriptions(self) -> Sequence[Subscription]:
         """Every subscription, the oldest first."""
+        ...
+
+    def subscription(self, subscription_id: str) -> Subscription:
+        """One of them. NotFoundError."""
+        ...
+
+    def confirm(self, subscription_id: str) -> Subscription:
+        """It was confirmed by whoever is reached there; again changes nothing. NotFoundError."""
         ...
 
     def unsubscribe(self, subscription_id: str) -> None:
@@ -213,7 +243,27 @@ class Subscribers(Protocol):
         ...
 
     def deliveries(self, subscription_id: str) -> Sequence[Delivery]:
-        """What was delivered, or is about to be, the newest first."""
+        """What was delivered, or is about to be, the newest first. NotFoundError."""
+        ...
+
+    def standings(self) -> Mapping[str, Standing]:
+        """How the deliveries of each subscription stand."""
+        ...
+
+    def dead_letters(self, subscription_id: str | None, limit: int) -> Sequence[tuple[Delivery, Event]]:
+        """What was given up (of every subscription: None), in order."""
+        ...
+
+    def replay(self, subscription_id: str | None, delivery_id: str | None = None) -> int:
+        """Try dead letters again as if they had never been tried: all, those of one subscription, or one; how many."""
+        ...
+
+    def new_secret(self, subscription_id: str, secret: str, *, keep_old: bool) -> Subscription:
+        """Sign with this secret from now on, and (keep_old) with the newest one before it as well. NotFoundError."""
+        ...
+
+    def lock_again(self) -> int:
+        """Lock every address and secret with the newest key; how many subscriptions."""
         ...
 
 

@@ -1,18 +1,27 @@
 """Outbox, subscriptions, deliveries, tokens and workers, against a real PostgreSQL."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
 
+from dayzero.adapters.store.access import SqlAccess
+from dayzero.adapters.store.connection import transaction
+from dayzero.adapters.store.embargoes import SqlEmbargoes
+from dayzero.adapters.store.events import write_event
 from dayzero.adapters.store.outbox import SqlOutbox
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
+from dayzero.adapters.vault.fernet import FernetVault
+from dayzero.domain.access import Scope, Viewer
 from dayzero.domain.events import EventKind
-from dayzero.domain.subscriptions import Channel, DeliveryState
-from dayzero.errors import BadInputError, NotFoundError
-from store_nouns import SteppedClock, release
+from dayzero.domain.subscriptions import Absence, Channel, DeliveryState, Lane, Manner, Outcome, Quiet, Standing
+from dayzero.errors import BadInputError, DependencyError, NotFoundError
+from store_nouns import OpenVault, SteppedClock, release
 
 pytestmark = pytest.mark.postgres
 
@@ -24,12 +33,17 @@ def clock() -> SteppedClock:
 
 @pytest.fixture
 def outbox(engine: Engine, clock: SteppedClock) -> SqlOutbox:
-    return SqlOutbox(engine, clock, emit_lease_s=15)
+    return SqlOutbox(engine, clock, OpenVault(), emit_lease_s=15)
 
 
 @pytest.fixture
 def subscribers(engine: Engine, clock: SteppedClock) -> SqlSubscribers:
-    return SqlSubscribers(engine, clock)
+    return SqlSubscribers(engine, clock, OpenVault())
+
+
+def tell(engine: Engine, clock: SteppedClock, model: str, note: int) -> None:
+    with transaction(engine) as session:
+        write_event(session, EventKind.ENTRY_CHANGED, model, clock.now(), {"attempt": note})
 
 
 @pytest.fixture
@@ -78,33 +92,200 @@ def test_fan_out_is_exactly_once(outbox: SqlOutbox, subscribers: SqlSubscribers,
     assert counts == [5, 4, 0]
 
 
-def test_deliveries_are_claimed_by_one(outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen) -> None:
-    subscription = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+def test_a_lane_is_held_by_one_and_settled(outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen) -> None:
+    one = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+    two = subscribers.subscribe(Channel.WEBHOOK, "https://b", "", "whsec_y")
     happen(6)
     outbox.fan_out(10)
-    with ThreadPoolExecutor(3) as pool:
-        claimed = [each for batch in pool.map(lambda _: outbox.claim_due(4, 30), range(3)) for each in batch]
-    claimed += outbox.claim_due(10, 30)
-    assert len({delivery.id for delivery, _, _ in claimed}) == len(claimed) == 6
-    (first, event, to), second, third = claimed[:3]
-    assert (first.event_id, first.subscription_id, first.tries, to) == (event.id, subscription.id, 1, subscription)
-    outbox.delivered(first.id)
-    outbox.undelivered(first.id, "a late failure", 1)
-    outbox.undelivered(second[0].id, "410 gone", None)
-    outbox.undelivered(third[0].id, "503", 90)
-    clock.forward(31)
-    again = outbox.claim_due(10, 30)
-    assert sorted(delivery.tries for delivery, _, _ in again) == [2, 2, 2]
-    assert {delivery.event_id for delivery, _, _ in again} < {delivery.event_id for delivery, _, _ in claimed}
-    states = sorted(delivery.state for delivery in subscribers.deliveries(subscription.id))
-    assert states == [DeliveryState.DEAD, DeliveryState.DELIVERED, *[DeliveryState.PENDING] * 4]
-    clock.forward(60)
-    assert third[0].id in {delivery.id for delivery, _, _ in outbox.claim_due(10, 30)}
-    subscribers.unsubscribe(subscription.id)
-    assert outbox.claim_due(10, 30) == ()
-    for unknown in (outbox.delivered, subscribers.unsubscribe, subscribers.deliveries):
+    with ThreadPoolExecutor(4) as pool:
+        lanes = [lane for lane in pool.map(lambda _: outbox.take_lane(4, 30), range(4)) if lane is not None]
+    assert {lane.subscription for lane in lanes} == {one, two} and len(lanes) == 2
+    lane = next(lane for lane in lanes if lane.subscription == one)
+    assert [event.subject for _, event in lane.due] == ["org/m0", "org/m1", "org/m2", "org/m3"]
+    ids = [delivery.id for delivery, _ in lane.due]
+    outcomes = [Outcome(ids[0]), Outcome(ids[1], "410 gone"), Outcome(ids[2], "503", 90.0)]
+    assert outbox.settle(lane, outcomes, None) == 1
+    states = [(each.state, each.tries) for each in reversed(subscribers.deliveries(one.id))]
+    pending = (DeliveryState.PENDING, 0)
+    assert states == [(DeliveryState.DELIVERED, 0), (DeliveryState.DEAD, 1), (DeliveryState.PENDING, 1), *[pending] * 3]
+    again = outbox.take_lane(10, 30)
+    assert again is not None and [event.subject for _, event in again.due] == ["org/m3", "org/m4", "org/m5"]
+    assert replace(subscribers.standings()[one.id], last_error=None) == Standing(4, 1, 1)
+    (letter,) = subscribers.dead_letters(one.id, 10)
+    assert (letter[0].id, letter[1].subject, letter[0].last_error) == (ids[1], "org/m1", "410 gone")
+    assert subscribers.replay(one.id) == 1 and subscribers.dead_letters(None, 10) == ()
+    for unknown in (subscribers.unsubscribe, subscribers.deliveries, subscribers.replay, subscribers.confirm):
         with pytest.raises(NotFoundError):
             unknown("nothing")
+    subscribers.unsubscribe(one.id)
+    assert outbox.settle(again, [Outcome(again.due[0][0].id)], None) == 0
+
+
+def test_a_dead_holders_lane_comes_free_and_its_failures_no_longer_count(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen
+) -> None:
+    subscriber = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+    happen(2)
+    outbox.fan_out(10)
+    dead = outbox.take_lane(10, 30)
+    assert dead is not None and outbox.take_lane(10, 30) is None
+    clock.forward(30)
+    alive = outbox.take_lane(10, 30)
+    assert alive is not None and alive.due == dead.due
+    first, second = (delivery.id for delivery, _ in dead.due)
+    outbox.settle(dead, [Outcome(first), Outcome(second, "late", None)], Absence("late", 1e4, 1))
+    assert [each.state.value for each in reversed(subscribers.deliveries(subscriber.id))] == ["delivered", "pending"]
+    outbox.settle(alive, [Outcome(first, "late"), Outcome(second)], None)
+    assert {each.state.value for each in subscribers.deliveries(subscriber.id)} == {"delivered"}
+
+
+def test_events_of_a_subject_are_in_order(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, engine: Engine, clock: SteppedClock
+) -> None:
+    def due() -> list[object]:
+        lane = outbox.take_lane(10, 30)
+        assert lane is not None
+        lanes.append(lane)
+        return [event.fields["attempt"] for _, event in lane.due]
+
+    lanes: list[Lane] = []
+    subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+    for number, model in enumerate(("a", "b", "a", "b", "a")):
+        tell(engine, clock, model, note=number)
+    outbox.fan_out(3)
+    outbox.fan_out(3)
+    assert due() == [0, 1, 2, 3, 4]
+    outbox.settle(lanes[-1], [Outcome(lanes[-1].due[0][0].id, "no", 60.0)], None)
+    assert due() == [1, 3]
+    outbox.settle(lanes[-1], [Outcome(delivery.id) for delivery, _ in lanes[-1].due], None)
+    assert outbox.take_lane(10, 30) is None
+    clock.forward(60)
+    assert due() == [0, 2, 4]
+
+
+def test_absences_count_for_all_that_waited_and_for_nothing_newer(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen
+) -> None:
+    subscriber = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+    happen(3)
+    outbox.fan_out(10)
+    died = 0
+    for count in range(3):
+        lane = outbox.take_lane(10, 30)
+        assert lane is not None and lane.absences == count
+        if count == 2:
+            happen(1, "late")
+            outbox.fan_out(10)
+        died += outbox.settle(lane, [Outcome(lane.due[0][0].id, "nobody there", 5.0)], Absence("nobody there", 20.0, 3))
+        assert outbox.take_lane(10, 30) is None, "it rests"
+        clock.forward(20)
+    assert died == 3
+    lane = outbox.take_lane(10, 30)
+    assert lane is not None and [event.subject for _, event in lane.due] == ["late/m0"] and lane.due[0][0].tries == 1
+    outbox.settle(lane, [Outcome(lane.due[0][0].id)], None)
+    assert subscribers.standings()[subscriber.id] == Standing(0, 1, 3, "nobody there")
+    assert subscribers.replay(None) == 3
+    lane = outbox.take_lane(10, 30)
+    assert lane is not None and [delivery.tries for delivery, _ in lane.due] == [0, 0, 0] and lane.absences == 0
+
+
+def test_a_clock_that_jumps_stops_nothing(outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen) -> None:
+    decade_s = 10 * 365 * 86400
+    subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x")
+    happen(2)
+    outbox.fan_out(10)
+    clock.forward(decade_s)
+    lane = outbox.take_lane(10, 90)
+    assert lane is not None
+    outbox.settle(lane, [Outcome(lane.due[0][0].id, "no", 600.0)], Absence("no", 600.0, 12))
+    assert outbox.take_lane(10, 90) is None
+    clock.forward(-decade_s)
+    back = outbox.take_lane(10, 90)
+    assert back is not None and len(back.due) == 2, "what was meant ten years ahead is over"
+    clock.forward(decade_s + 600)
+    ahead = outbox.take_lane(10, 90)
+    assert ahead is not None and [delivery.state for delivery, _ in ahead.due] == [DeliveryState.PENDING] * 2, "none died"
+
+
+def test_what_is_under_embargo_waits_for_its_date(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, engine: Engine, clock: SteppedClock, happen
+) -> None:
+    _, token = SqlAccess(engine, clock).issue("partner", Scope.READ, 1e9)
+    partner = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x", viewer=Viewer(token.id))
+    public = subscribers.subscribe(Channel.WEBHOOK, "https://b", "", "whsec_x")
+    SqlEmbargoes(engine, clock).place("org/m1", None, clock.now() + timedelta(hours=1), [token.id], "agreement")
+    happen(3)
+    outbox.fan_out(10)
+    told = {}
+    for _ in range(2):
+        lane = outbox.take_lane(10, 30)
+        assert lane is not None
+        told[lane.subscription.id] = [event.subject for _, event in lane.due]
+        outbox.settle(lane, [Outcome(delivery.id) for delivery, _ in lane.due], None)
+    assert told == {partner.id: ["org/m0", "org/m1", "org/m2"], public.id: ["org/m0", "org/m2"]}
+    assert outbox.take_lane(10, 30) is None
+    clock.forward(3599)
+    assert outbox.take_lane(10, 30) is None
+    clock.forward(61)
+    lane = outbox.take_lane(10, 30)
+    assert lane is not None and [event.subject for _, event in lane.due] == ["org/m1"]
+
+
+def test_digests_wait_for_their_time_and_repeat_as_they_were(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen
+) -> None:
+    subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x", manner=Manner(digest_every_s=3600))
+    happen(2)
+    outbox.fan_out(10)
+    first = outbox.take_lane(10, 30)
+    assert first is not None and first.digest_id is not None
+    happen(1, "late")
+    outbox.fan_out(10)
+    clock.forward(30)
+    again = outbox.take_lane(10, 30)
+    assert again is not None and again.digest_id == first.digest_id and again.due == first.due
+    outbox.settle(again, [Outcome(delivery.id) for delivery, _ in again.due], None)
+    assert outbox.take_lane(10, 30) is None
+    clock.forward(3600)
+    second = outbox.take_lane(10, 30)
+    assert second is not None and second.digest_id != first.digest_id and len(second.due) == 1
+
+
+def test_nobody_is_told_in_quiet_hours_or_before_confirming(
+    outbox: SqlOutbox, subscribers: SqlSubscribers, clock: SteppedClock, happen
+) -> None:
+    quiet = Manner(quiet=Quiet("08:00", "13:00", "UTC"))
+    made = subscribers.subscribe(Channel.WEBHOOK, "https://a", "", "whsec_x", manner=quiet, confirmed=False)
+    happen(1)
+    outbox.fan_out(10)
+    clock.forward(7200)
+    assert outbox.take_lane(10, 30) is None
+    assert subscribers.confirm(made.id).confirmed_at == clock.now()
+    clock.forward(-7200)
+    assert outbox.take_lane(10, 30) is None
+    clock.forward(3600)
+    assert outbox.take_lane(10, 30) is not None
+
+
+def test_addresses_and_secrets_are_locked(engine: Engine, clock: SteppedClock, tmp_path: Path) -> None:
+    key = tmp_path / "keys" / "k"
+    locked = SqlSubscribers(engine, clock, FernetVault(key))
+    made = locked.subscribe(Channel.WEBHOOK, "https://user:hunter2@a", "", "whsec_hunter2")
+    with engine.connect() as connection:
+        assert "hunter2" not in str(connection.execute(text("SELECT * FROM subscriptions")).all())
+    assert locked.subscription(made.id) == made
+    other = FernetVault(key)
+    other.new_key()
+    late = locked.subscribe(Channel.WEBHOOK, "https://late", "", "whsec_late")
+    for _ in range(2):
+        assert locked.lock_again() == 2
+        other.new_key()
+        assert [one.target for one in locked.subscriptions()] == [made.target, late.target]
+    assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_text().split()) == 2
+    assert locked.new_secret(made.id, "whsec_new", keep_old=True).secret == "whsec_new whsec_hunter2"
+    key.unlink()
+    with pytest.raises(DependencyError, match="key"):
+        locked.subscriptions()
 
 
 def test_a_filter_that_no_longer_parses_is_seen(outbox: SqlOutbox, subscribers: SqlSubscribers, engine: Engine, happen) -> None:

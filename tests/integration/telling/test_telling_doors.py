@@ -43,7 +43,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture
 def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    settings = Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")
+    settings = Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data", subscriber_networks=("127.0.0.0/8",))
     with app.control_plane(settings) as opened:
         yield opened
 

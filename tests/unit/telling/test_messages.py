@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from dayzero.adapters.notify.chat import message_of
-from dayzero.adapters.notify.choose import check_target, choose, new_secret
+from dayzero.adapters.notify.choose import ChosenNotifier, new_secret
 from dayzero.adapters.notify.webhook import payload_of
 from dayzero.domain.events import Event, EventKind
-from dayzero.domain.subscriptions import Channel, Subscription
+from dayzero.domain.subscriptions import Channel
 from dayzero.errors import BadInputError
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,21 +41,16 @@ def test_chat_messages_carry_no_control_characters_and_no_forged_lines() -> None
 @pytest.mark.parametrize("target", ["", "ftp://x/y", "https://", "not a url", "http://[::1", "file:///etc/passwd", "/hook"])
 def test_targets_that_are_no_webhooks_are_refused(target: str) -> None:
     with pytest.raises(BadInputError, match="https://host/path"):
-        check_target(Channel.WEBHOOK, target)
+        ChosenNotifier().check(Channel.WEBHOOK, target)
 
 
 def test_an_unknown_chat_channel_is_refused_without_showing_its_secrets() -> None:
     with pytest.raises(BadInputError) as refused:
-        check_target(Channel.APPRISE, "nosuchchat://user:hunter2@host")
+        ChosenNotifier().check(Channel.APPRISE, "nosuchchat://user:hunter2@host")
     assert "nosuchchat://" in str(refused.value)
     assert "hunter2" not in str(refused.value)
-    check_target(Channel.APPRISE, "json://localhost/path")
-    check_target(Channel.WEBHOOK, "https://example.org/hook")
-
-
-def test_each_channel_has_its_notifier() -> None:
-    names = {channel: type(choose(Subscription("s", channel, "t", "", None, NOW))).__name__ for channel in Channel}
-    assert names == {Channel.WEBHOOK: "WebhookNotifier", Channel.APPRISE: "AppriseNotifier"}
+    ChosenNotifier().check(Channel.APPRISE, "json://localhost/path")
+    ChosenNotifier().check(Channel.WEBHOOK, "https://93.184.215.14/hook")
 
 
 def test_secrets_are_fresh_and_long_enough() -> None:

@@ -2,33 +2,17 @@
 
 import base64
 import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from dayzero.adapters.notify.networks import Networks
+from dayzero.adapters.notify.posting import Poster
 from dayzero.domain.events import Event
-from dayzero.domain.subscriptions import Channel, Delivery, Subscription
-from dayzero.ports.telling import Notifier
+from dayzero.domain.subscriptions import Channel, Subscription
 
-
-def choose(subscription: Subscription) -> Notifier:
-    """The notifier of the subscription's channel."""
-    if subscription.channel is Channel.WEBHOOK:
-        from dayzero.adapters.notify.webhook import WebhookNotifier
-
-        return WebhookNotifier()
+if TYPE_CHECKING:
     from dayzero.adapters.notify.chat import AppriseNotifier
-
-    return AppriseNotifier()
-
-
-def check_target(channel: Channel, target: str) -> None:
-    """BadInputError when the channel cannot reach such a target, whoever is there."""
-    if channel is Channel.WEBHOOK:
-        from dayzero.adapters.notify.webhook import check_webhook_target
-
-        check_webhook_target(target)
-        return
-    from dayzero.adapters.notify.chat import check_apprise_target
-
-    check_apprise_target(target)
+    from dayzero.adapters.notify.webhook import WebhookNotifier
 
 
 def new_secret() -> str:
@@ -37,8 +21,40 @@ def new_secret() -> str:
 
 
 class ChosenNotifier:
-    """Delivers over whichever channel the subscription names."""
+    """ports.telling.Notifier over whichever channel the subscription names, to permitted addresses alone."""
 
-    def deliver(self, subscription: Subscription, event: Event, delivery: Delivery) -> None:
-        """Deliver, or raise UnavailableError (try again) or BadInputError (never will succeed)."""
-        choose(subscription).deliver(subscription, event, delivery)
+    def __init__(self, networks: Networks | None = None) -> None:
+        self._networks = networks or Networks()
+        self._poster = Poster(self._networks)
+
+    def check(self, channel: Channel, target: str) -> None:
+        """BadInputError when the channel cannot reach such a target, or must not."""
+        if channel is Channel.WEBHOOK:
+            from dayzero.adapters.notify.webhook import check_webhook_target
+
+            check_webhook_target(target, self._networks)
+            return
+        from dayzero.adapters.notify.chat import check_apprise_target
+
+        check_apprise_target(target)
+
+    def deliver(self, subscription: Subscription, event: Event) -> None:
+        """Deliver one event over the subscription's channel."""
+        self._of(subscription).deliver(subscription, event)
+
+    def deliver_digest(self, subscription: Subscription, digest_id: str, events: Sequence[Event]) -> None:
+        """Deliver several events as one message over the subscription's channel."""
+        self._of(subscription).deliver_digest(subscription, digest_id, events)
+
+    def close(self) -> None:
+        """Close open connections."""
+        self._poster.close()
+
+    def _of(self, subscription: Subscription) -> "WebhookNotifier | AppriseNotifier":
+        if subscription.channel is Channel.WEBHOOK:
+            from dayzero.adapters.notify.webhook import WebhookNotifier
+
+            return WebhookNotifier(self._poster)
+        from dayzero.adapters.notify.chat import AppriseNotifier
+
+        return AppriseNotifier(self._networks)

@@ -1,77 +1,119 @@
 """Webhooks, signed by the Standard Webhooks scheme (https://www.standardwebhooks.com)."""
 
 import binascii
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 
+import httpcore
 import httpx
-from anyio import fail_after
-from anyio.from_thread import start_blocking_portal
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import EmptyWebhookSecretError
 
-from dayzero.domain.canonical import canonical_json
+from dayzero.adapters.notify.networks import REMEDY, Networks
+from dayzero.adapters.notify.posting import Answer, Poster
+from dayzero.domain.canonical import canonical_json, plain
 from dayzero.domain.events import Event
-from dayzero.domain.subscriptions import Delivery, Subscription
-from dayzero.errors import BadInputError, UnavailableError
-
-MAX_ANSWER_BYTES = 2048
-"""How much of an answer is read: enough for an error message, whatever the subscriber sends."""
+from dayzero.domain.subscriptions import Subscription
+from dayzero.errors import BadInputError, UnavailableError, UnreachableError
 
 LONGEST_RETRY_AFTER_S = 86_400.0
+DIGEST_TYPE = "dayzero.digest"
+_LEAVE_ALONE = frozenset((429, 502, 503, 504))
+"""Answers that are about the subscriber as a whole, not about one message."""
 
 
 def payload_of(event: Event) -> bytes:
     """The JSON that a subscriber gets: `type`, `timestamp` and `data`, as the scheme recommends, with the event's id."""
+    return canonical_json(_told(event))
+
+
+def digest_payload_of(digest_id: str, events: Sequence[Event]) -> bytes:
+    """The JSON of a digest: its events as they would be told one by one, in order."""
     return canonical_json(
         {
-            "id": event.id,
-            "type": event.kind.value,
-            "timestamp": event.occurred_at,
-            "data": {**event.fields, "subject": event.subject},
+            "id": digest_id,
+            "type": DIGEST_TYPE,
+            "timestamp": events[-1].occurred_at,
+            "data": {"events": [plain(_told(event)) for event in events]},
         }
     )
 
 
-def check_webhook_target(target: str) -> httpx.URL:
-    """The target as a URL; BadInputError when it is not one that can be posted to."""
+def _told(event: Event) -> dict[str, object]:
+    return {
+        "id": event.id,
+        "type": event.kind.value,
+        "timestamp": event.occurred_at,
+        "data": {**event.fields, "subject": event.subject},
+    }
+
+
+def check_webhook_target(target: str, networks: Networks | None = None) -> httpx.URL:
+    """The target as a URL; BadInputError when it is not one that can be posted to, or is at none of the permitted addresses."""
     try:
         url = httpx.URL(target)
     except httpx.InvalidURL as error:
         raise BadInputError(f"{target[:200]!r} is no URL: {error}.", remedy="Write it as https://host/path.") from error
     if url.scheme not in ("http", "https") or not url.host:
         raise BadInputError(f"{target[:200]!r} is no webhook address.", remedy="Write it as https://host/path.")
+    if networks is not None:
+        _check_addresses(url, networks)
     return url
+
+
+def _check_addresses(url: httpx.URL, networks: Networks) -> None:
+    """A name that cannot be resolved now may be later: every connection is checked again."""
+    try:
+        found = [str(one[4][0]) for one in socket.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError):
+        return
+    if not any(networks.permits(address) for address in found):
+        raise BadInputError(f"{networks.refusal(url.host, found)}.", remedy=REMEDY)
 
 
 class WebhookNotifier:
     """Posts events. The message id is the event's on every try; the whole exchange is over within `timeout_s`."""
 
-    def __init__(self, *, timeout_s: float = 10.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self, poster: Poster, *, timeout_s: float = 10.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self._poster = poster
         self._timeout_s = timeout_s
         self._now = now
 
-    def deliver(self, subscription: Subscription, event: Event, delivery: Delivery) -> None:
+    def deliver(self, subscription: Subscription, event: Event) -> None:
         """Post it; 2xx is taken, 410 is never again (BadInputError), all else is try again (UnavailableError)."""
+        self._post(subscription, event.id, payload_of(event))
+
+    def deliver_digest(self, subscription: Subscription, digest_id: str, events: Sequence[Event]) -> None:
+        """Post them as one message of type `dayzero.digest`."""
+        self._post(subscription, digest_id, digest_payload_of(digest_id, events))
+
+    def _post(self, subscription: Subscription, message_id: str, body: bytes) -> None:
         url = check_webhook_target(subscription.target)
-        body = payload_of(event)
-        headers = {"content-type": "application/json", "user-agent": "dayzero", **self._signed(subscription, event, body)}
+        headers = {
+            "content-type": "application/json",
+            "user-agent": "dayzero",
+            "accept": "*/*",
+            **_authorization(url),
+            **self._signed(subscription, message_id, body),
+        }
         where = f"subscriber {subscription.id} at {url.host}"
+        plain_url = str(url.copy_with(username=None, password=None, fragment=None))
         try:
-            # A loop of its own thread: this may be called where a loop runs already.
-            with start_blocking_portal() as portal:
-                answer = portal.call(partial(self._post, url, body, headers))
+            answer = self._poster.post(plain_url, body, headers, self._timeout_s)
         except TimeoutError as error:
-            raise UnavailableError(f"{where} did not answer within {self._timeout_s:g} s.") from error
-        except (httpx.HTTPError, OSError) as error:
-            raise UnavailableError(f"{where} could not be reached: {type(error).__name__} {error}.") from error
+            raise UnreachableError(f"{where} did not answer within {self._timeout_s:g} s.") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError) as error:
+            raise UnreachableError(f"{where} could not be reached: {type(error).__name__} {error}.") from error
         _judge(answer, where)
 
-    def _signed(self, subscription: Subscription, event: Event, body: bytes) -> dict[str, str]:
+    def _signed(self, subscription: Subscription, message_id: str, body: bytes) -> dict[str, str]:
         try:
-            signer = Webhook(subscription.secret or "")
+            # While a secret is replaced, both sign: a receiver that knows either is content.
+            signers = [Webhook(secret) for secret in (subscription.secret or "").split(" ")]
         except (binascii.Error, ValueError, RuntimeError, EmptyWebhookSecretError) as error:
             raise BadInputError(
                 f"subscription {subscription.id} has no usable secret (whsec_ and base64), so nothing can be signed for it.",
@@ -79,47 +121,38 @@ class WebhookNotifier:
             ) from error
         moment = self._now().astimezone(UTC).replace(microsecond=0)
         return {
-            "webhook-id": event.id,
+            "webhook-id": message_id,
             "webhook-timestamp": str(int(moment.timestamp())),
-            "webhook-signature": signer.sign(event.id, moment, body.decode()),
+            "webhook-signature": " ".join(signer.sign(message_id, moment, body.decode()) for signer in signers),
         }
 
-    async def _post(self, url: httpx.URL, body: bytes, headers: dict[str, str]) -> tuple[httpx.Response, bytes]:
-        # Redirects are not followed: a signed message goes to the address that was subscribed, and nowhere else.
-        with fail_after(self._timeout_s):
-            async with (
-                httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False) as client,
-                client.stream("POST", url, content=body, headers=headers) as response,
-            ):
-                return response, b"" if response.is_success else await _beginning(response)
+
+def _authorization(url: httpx.URL) -> dict[str, str]:
+    """User and password of the address, as a header."""
+    if not url.userinfo:
+        return {}
+    request = next(httpx.BasicAuth(url.username, url.password).auth_flow(httpx.Request("POST", "http://any")))
+    return {"authorization": request.headers["authorization"]}
 
 
-async def _beginning(response: httpx.Response) -> bytes:
-    read = b""
-    async for chunk in response.aiter_raw(MAX_ANSWER_BYTES):
-        read += chunk
-        if len(read) >= MAX_ANSWER_BYTES:
-            break
-    return read[:MAX_ANSWER_BYTES]
-
-
-def _judge(answer: tuple[httpx.Response, bytes], where: str) -> None:
-    response, beginning = answer
-    if response.is_success:
+def _judge(answer: Answer, where: str) -> None:
+    if 200 <= answer.status < 300:
         return
-    said = beginning.decode("utf-8", "replace").strip().splitlines()
+    said = answer.beginning.decode("utf-8", "replace").strip().splitlines()
     words = f": {said[0][:200]!a}" if said else ""
-    if response.status_code == httpx.codes.GONE:
+    if answer.status == httpx.codes.GONE:
         raise BadInputError(f"{where} is gone (410){words}.", remedy="Subscribe again if it comes back.")
-    if response.is_redirect:
-        there = ascii(response.headers.get("location", "")[:200])
+    if 300 <= answer.status < 400:
+        # A signed message goes to the address that was subscribed, and nowhere else.
+        there = ascii(answer.headers.get("location", "")[:200])
         raise UnavailableError(f"{where} redirects to {there}, which is not followed.", remedy="Subscribe that address.")
-    raise UnavailableError(f"{where} answered {response.status_code}{words}.", retry_after_s=_retry_after_s(response))
+    kind = UnreachableError if answer.status in _LEAVE_ALONE else UnavailableError
+    retry_after_s = _retry_after_s(answer.headers.get("retry-after", ""))
+    raise kind(f"{where} answered {answer.status}{words}.", retry_after_s=retry_after_s)
 
 
-def _retry_after_s(response: httpx.Response) -> float | None:
+def _retry_after_s(text: str) -> float | None:
     """Seconds that Retry-After asks for (a number or a date), at most a day; None when it says nothing usable."""
-    text = response.headers.get("retry-after", "")
     try:
         if text.isascii() and text.isdigit():
             return min(float(text), LONGEST_RETRY_AFTER_S)

@@ -1,21 +1,23 @@
-"""Events on their way out, and their deliveries."""
+"""Events on their way out: to the orchestrator, and fanned out into deliveries."""
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.connection import transaction
-from dayzero.adapters.store.rows import delivery_of, event_of, subscription_of
+from dayzero.adapters.store.lanes import settle, take_lane
+from dayzero.adapters.store.rows import event_of
 from dayzero.adapters.store.tables_telling import DeliveryRow, EventRow, SubscriptionRow
 from dayzero.domain.columns import EVENT_COLUMNS
 from dayzero.domain.events import Event
-from dayzero.domain.subscriptions import Delivery, DeliveryState, Subscription
+from dayzero.domain.subscriptions import Absence, DeliveryState, Lane, Outcome
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
+from dayzero.ports.telling import Vault
 from dayzero.stages.predicates.matching import matches
 from dayzero.stages.predicates.text import parse
 from dayzero.stages.predicates.tree import Predicate, fields_from
@@ -23,7 +25,10 @@ from dayzero.stages.predicates.tree import Predicate, fields_from
 EVENT_FIELDS = fields_from(EVENT_COLUMNS)
 """What a subscription's filter may name."""
 
-MAX_ERROR_CHARACTERS = 2000
+EVENTS_CHANNEL = "dayzero_events"
+"""The channel on which PostgreSQL notifies of every fanned-out event, by its position."""
+
+_FAN_OUT_LOCK = 0x64617930
 
 
 class SqlOutbox:
@@ -32,9 +37,10 @@ class SqlOutbox:
     An event that was taken to be emitted and is not reported within `emit_lease_s` (its dispatcher died) shows again.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, emit_lease_s: float = 15.0) -> None:
+    def __init__(self, engine: Engine, clock: Clock, vault: Vault, emit_lease_s: float = 15.0) -> None:
         self._engine = engine
         self._clock = clock
+        self._vault = vault
         self._emit_lease = timedelta(seconds=emit_lease_s)
 
     def unemitted(self, limit: int) -> Sequence[Event]:
@@ -63,82 +69,51 @@ class SqlOutbox:
 
     def fan_out(self, limit: int) -> int:
         """Make a delivery for each event × matching subscription that was there before it; the number of events handled."""
-        query = (
-            select(EventRow)
-            .where(EventRow.fanned_out_at.is_(None))
-            .order_by(EventRow.seq)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
+        unfanned = select(EventRow).where(EventRow.fanned_out_at.is_(None)).order_by(EventRow.seq).limit(limit)
+        enabled = select(SubscriptionRow).where(SubscriptionRow.enabled).with_for_update(read=True, key_share=True)
         with transaction(self._engine) as session:
-            events = session.execute(query).scalars().all()
+            # One fan-out at a time: positions rise in the order in which they are seen.
+            session.execute(select(func.pg_advisory_xact_lock(_FAN_OUT_LOCK)))
+            events = session.execute(unfanned.with_for_update()).scalars().all()
             if not events:
                 return 0
-            enabled = select(SubscriptionRow).where(SubscriptionRow.enabled).with_for_update(read=True, key_share=True)
             judged = [(row, _predicate(row.predicate)) for row in session.execute(enabled).scalars().all()]
+            position = session.execute(select(func.max(EventRow.position))).scalar_one() or 0
+            made: list[dict[str, Any]] = []
             for event in events:
-                for subscription, predicate in judged:
-                    self._deliver(session, event, subscription, predicate)
-                event.fanned_out_at = self._clock.now()
+                position += 1
+                event.position, event.fanned_out_at = position, self._clock.now()
+                for row, rule in judged:
+                    state = _judged(event, row, rule)
+                    if state is not None:
+                        made.append(self._delivery(event, row) | state)
+            session.flush()
+            if made:
+                session.execute(insert(DeliveryRow).on_conflict_do_nothing(), made)
+            session.execute(select(func.pg_notify(EVENTS_CHANNEL, str(position))))
             return len(events)
 
-    def _deliver(
-        self, session: Session, event: EventRow, subscription: SubscriptionRow, predicate: Predicate | BadInputError
-    ) -> None:
-        if event.occurred_at < subscription.created_at:
-            return
-        broken = isinstance(predicate, BadInputError)
-        if not isinstance(predicate, BadInputError) and not matches(predicate, event.fields):
-            return
-        # A filter that no longer parses (made by another version) must not swallow events in silence.
-        session.execute(
-            insert(DeliveryRow)
-            .values(
-                id=str(uuid4()), event_id=event.id, subscription_id=subscription.id, tries=0, next_try_at=self._clock.now(),
-                state=(DeliveryState.DEAD if broken else DeliveryState.PENDING).value,
-                last_error=f"the subscription's filter is not usable: {predicate}" if broken else None,
-            )
-            .on_conflict_do_nothing()
-        )  # fmt: skip
+    def _delivery(self, event: EventRow, row: SubscriptionRow) -> dict[str, Any]:
+        return {
+            "id": str(uuid4()),
+            "event_id": event.id,
+            "subscription_id": row.id,
+            "position": event.position,
+            "subject": event.subject,
+            "tries": 0,
+            "absences_before": row.absences,
+            "next_try_at": self._clock.now(),
+        }
 
-    def claim_due(self, limit: int, lease_s: float) -> Sequence[tuple[Delivery, Event, Subscription]]:
-        """Deliveries to try now, the oldest first, hidden from others for lease_s seconds; `tries` counts this one."""
-        now = self._clock.now()
-        query = (
-            select(DeliveryRow, EventRow, SubscriptionRow)
-            .join(EventRow, EventRow.id == DeliveryRow.event_id)
-            .join(SubscriptionRow, SubscriptionRow.id == DeliveryRow.subscription_id)
-            .where(DeliveryRow.state == DeliveryState.PENDING.value, DeliveryRow.next_try_at <= now, SubscriptionRow.enabled)
-            .order_by(EventRow.seq)
-            .limit(limit)
-            .with_for_update(of=DeliveryRow, skip_locked=True)
-        )
+    def take_lane(self, limit: int, lease_s: float) -> Lane | None:
+        """What one subscriber is to be told now, leased for lease_s seconds; the one that waited longest first."""
         with transaction(self._engine) as session:
-            claimed = []
-            for delivery, event, subscription in session.execute(query).all():
-                delivery.tries += 1
-                delivery.next_try_at = now + timedelta(seconds=lease_s)
-                claimed.append((delivery_of(delivery), event_of(event), subscription_of(subscription)))
-            return tuple(claimed)
+            return take_lane(session, self._vault, self._clock.now(), limit, lease_s)
 
-    def delivered(self, delivery_id: str) -> None:
-        """The subscriber took it. NotFoundError."""
+    def settle(self, lane: Lane, outcomes: Sequence[Outcome], absence: Absence | None) -> int:
+        """Note what became of a lane's deliveries and give the lane back; how many of its deliveries died."""
         with transaction(self._engine) as session:
-            row = _delivery(session, delivery_id)
-            row.state, row.last_error = DeliveryState.DELIVERED.value, None
-            row.delivered_at = row.delivered_at or self._clock.now()
-
-    def undelivered(self, delivery_id: str, error: str, retry_in_s: float | None) -> None:
-        """It failed: try again in that many seconds, or (None) never. What was delivered stays delivered. NotFoundError."""
-        with transaction(self._engine) as session:
-            row = _delivery(session, delivery_id)
-            if row.state == DeliveryState.DELIVERED.value:
-                return
-            row.last_error = error[:MAX_ERROR_CHARACTERS]
-            if retry_in_s is None:
-                row.state = DeliveryState.DEAD.value
-            else:
-                row.next_try_at = self._clock.now() + timedelta(seconds=retry_in_s)
+            return settle(session, lane, outcomes, absence, self._clock.now())
 
 
 def _predicate(text: str) -> Predicate | BadInputError:
@@ -148,9 +123,11 @@ def _predicate(text: str) -> Predicate | BadInputError:
         return error
 
 
-def _delivery(session: Session, delivery_id: str) -> DeliveryRow:
-    query = select(DeliveryRow).where(DeliveryRow.id == delivery_id).with_for_update()
-    row = session.execute(query).scalar_one_or_none()
-    if row is None:
-        raise NotFoundError(f"there is no delivery {delivery_id} (its subscription may have been removed).")
-    return row
+def _judged(event: EventRow, row: SubscriptionRow, predicate: Predicate | BadInputError) -> dict[str, Any] | None:
+    """State and error of the new delivery; None for none."""
+    if event.occurred_at < row.created_at:
+        return None
+    if isinstance(predicate, BadInputError):
+        # A filter that no longer parses (made by another version) must not swallow events in silence.
+        return {"state": DeliveryState.DEAD.value, "last_error": f"the subscription's filter is not usable: {predicate}"}
+    return {"state": DeliveryState.PENDING.value, "last_error": None} if matches(predicate, event.fields) else None

@@ -10,14 +10,16 @@ from sqlalchemy.orm import Session
 from dayzero.adapters.store.tables import AdaptationRow, ModelRow, ResultLinkRow, ResultRow, SourceRow
 from dayzero.adapters.store.tables_telling import DeliveryRow, EventRow, SubscriptionRow
 from dayzero.codec import load
+from dayzero.domain.access import ANYONE, Viewer
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
 from dayzero.domain.events import Event, EventKind
 from dayzero.domain.release import HubKind
 from dayzero.domain.results import ResultKey, StoredResult
-from dayzero.domain.subscriptions import Channel, Delivery, DeliveryState, Subscription
+from dayzero.domain.subscriptions import Channel, Delivery, DeliveryState, Manner, Quiet, Subscription
 from dayzero.domain.verdict import Mode
 from dayzero.domain.watching import Rule, WatchSource
 from dayzero.errors import NotFoundError
+from dayzero.ports.telling import Vault
 
 Noun = TypeVar("Noun")
 
@@ -96,16 +98,20 @@ def event_of(row: EventRow) -> Event:
     return Event(row.id, EventKind(row.kind), row.subject, utc(row.occurred_at), dict(row.fields))
 
 
-def subscription_of(row: SubscriptionRow) -> Subscription:
-    """The subscription."""
+def subscription_of(row: SubscriptionRow, vault: Vault) -> Subscription:
+    """The subscription, unlocked. DependencyError: the key is not there."""
+    quiet = None if row.quiet is None else Quiet(**row.quiet)
     return Subscription(
-        row.id, Channel(row.channel), row.target, row.predicate, row.secret, utc(row.created_at), row.enabled
+        row.id, Channel(row.channel), vault.unlock(row.target), row.predicate,
+        None if row.secret is None else vault.unlock(row.secret), utc(row.created_at), row.enabled,
+        maybe_utc(row.confirmed_at), ANYONE if row.token_id is None else Viewer(row.token_id),
+        Manner(row.digest_every_s, quiet),
     )  # fmt: skip
 
 
-def delivery_of(row: DeliveryRow) -> Delivery:
-    """The delivery."""
+def delivery_of(row: DeliveryRow, absences: int = 0) -> Delivery:
+    """The delivery; `absences` of its subscriber up to now, where they count."""
     return Delivery(
-        row.id, row.event_id, row.subscription_id, DeliveryState(row.state), row.tries, utc(row.next_try_at),
-        maybe_utc(row.delivered_at), row.last_error,
+        row.id, row.event_id, row.subscription_id, DeliveryState(row.state), row.tries + max(absences - row.absences_before, 0),
+        utc(row.next_try_at), maybe_utc(row.delivered_at), row.last_error,
     )  # fmt: skip

@@ -137,12 +137,17 @@ class SightingRow(Base):
 
 
 class EventRow(Base):
-    """An event on its way out; `hidden_until` is the lease of the dispatcher that is telling the orchestrator."""
+    """An event on its way out; `hidden_until` is the lease of the dispatcher that is telling the orchestrator.
+
+    `position` is its place among all events in the order in which they were seen, given when it is fanned out: transactions
+    commit in another order than that of `seq`.
+    """
 
     __tablename__ = "outbox"
     __table_args__ = (
         Index("ix_outbox_unemitted", "seq", postgresql_where=text("emitted_at IS NULL")),
         Index("ix_outbox_unfanned", "seq", postgresql_where=text("fanned_out_at IS NULL")),
+        Index("ix_outbox_position", "position", unique=True),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))
@@ -151,13 +156,17 @@ class EventRow(Base):
     occurred_at: Mapped[datetime]
     fields: Mapped[Any] = mapped_column(CleanJson)
     adaptation_id: Mapped[str | None] = mapped_column(ForeignKey("adaptations.id"), index=True)
+    position: Mapped[int | None]
     hidden_until: Mapped[datetime | None]
     emitted_at: Mapped[datetime | None]
     fanned_out_at: Mapped[datetime | None]
 
 
 class SubscriptionRow(Base):
-    """A subscriber."""
+    """A subscriber. Address and secret are locked. The lane is how it is served, by one dispatcher at a time.
+
+    `absences` counts how often it could not be reached, `absences_in_row` those since it last could.
+    """
 
     __tablename__ = "subscriptions"
     id: Mapped[str] = mapped_column(primary_key=True)
@@ -168,23 +177,41 @@ class SubscriptionRow(Base):
     secret: Mapped[str | None]
     created_at: Mapped[datetime]
     enabled: Mapped[bool]
+    confirmed_at: Mapped[datetime | None]
+    token_id: Mapped[str | None] = mapped_column(ForeignKey("tokens.id"))
+    digest_every_s: Mapped[int | None]
+    quiet: Mapped[Any | None] = mapped_column(CleanJson)
+    served_at: Mapped[datetime | None]
+    digest_sent_at: Mapped[datetime | None]
+    lane_holder: Mapped[str | None]
+    lane_until: Mapped[datetime | None]
+    rests_until: Mapped[datetime | None]
+    absences: Mapped[int] = mapped_column(server_default=text("0"))
+    absences_in_row: Mapped[int] = mapped_column(server_default=text("0"))
+    last_error: Mapped[str | None]
 
 
 class DeliveryRow(Base):
-    """One event for one subscription, at most one row."""
+    """One event for one subscription, at most one row; `position` is the event's, `absences_before` its subscriber's then."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
         UniqueConstraint("event_id", "subscription_id"),
         Index("ix_deliveries_due", "next_try_at", postgresql_where=text("state = 'pending'")),
+        Index("ix_deliveries_lane", "subscription_id", "position", postgresql_where=text("state = 'pending'")),
+        Index("ix_deliveries_subject", "subscription_id", "subject", "position", postgresql_where=text("state = 'pending'")),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))
     event_id: Mapped[str] = mapped_column(ForeignKey("outbox.id"))
     subscription_id: Mapped[str] = mapped_column(ForeignKey("subscriptions.id", ondelete="CASCADE"), index=True)
+    position: Mapped[int] = mapped_column(server_default=text("0"))
+    subject: Mapped[str] = mapped_column(server_default="")
     state: Mapped[str]
     tries: Mapped[int]
+    absences_before: Mapped[int] = mapped_column(server_default=text("0"))
     next_try_at: Mapped[datetime]
+    digest_id: Mapped[str | None]
     delivered_at: Mapped[datetime | None]
     last_error: Mapped[str | None]
 
