@@ -1,9 +1,9 @@
 """An entry over HTTP: its page, the evidence behind it, the picture of its plan, and what two entries differ in."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -21,15 +21,27 @@ from dayzero.stages.bundle.plan import PICTURE
 from dayzero.stages.reporting.differing import diff_of
 from dayzero.steps.bundles import bundled_file
 from dayzero.steps.reporting import gathered, identified
-from dayzero.web.entry_pages import Around, Row, Shown, diff_page, entry_page, no_diff_page, no_entry_page, shown_of
+from dayzero.web.entry_pages import (
+    Around,
+    Row,
+    Shown,
+    diff_page,
+    entry_page,
+    no_diff_page,
+    no_entry_page,
+    shown_of,
+)
 from dayzero.web.frame import PAGE_HEADERS
 
+Noun = TypeVar("Noun")
 RunUrl = Callable[[Adaptation], str | None]
 
 SANDBOXED = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 """A worker wrote the bundle and the evidence: opened by themselves they run nothing either."""
 
 KEPT = 256
+KEPT_PAGES = 64
+"""Pages of models with many layers are hundreds of kilobytes."""
 
 
 class Evident(Protocol):
@@ -56,7 +68,8 @@ class Reports:
 
     def __init__(self, plane: Evident) -> None:
         self._plane = plane
-        self._kept: OrderedDict[str, tuple[Report, Shown]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[Report, Shown]] = OrderedDict()
+        self._pages: OrderedDict[Hashable, HTMLResponse] = OrderedDict()
         self._lock = Lock()
 
     def found(self, seen: CompatibilityList, entry_id: str) -> tuple[Report, Shown, Row, list[Row]]:
@@ -64,21 +77,29 @@ class Reports:
         BadInputError."""
         entry, row, history = versions_of(seen, entry_id)
         whole = str(row["entry_id"])
-        with self._lock:
-            kept = self._kept.get(whole)
-            if kept is not None:
-                self._kept.move_to_end(whole)
-        if kept is None:
-            kept = self._made(entry, row)
-            with self._lock:
-                self._kept[whole] = kept
-                while len(self._kept) > KEPT:
-                    self._kept.popitem(last=False)
+        kept = self._once(self._kept, KEPT, whole, lambda: self._made(entry, row))
         report, shown = kept
         if report.entry.freshness.value != row["freshness"]:
             report = identified(report, row)
             shown = Shown(plain(report), shown.plots)
         return report, shown, row, history
+
+    def page(self, key: Hashable, make: Callable[[], HTMLResponse]) -> HTMLResponse:
+        """The page that follows from all that the key holds, drawn once."""
+        found = self._once(self._pages, KEPT_PAGES, key, make)
+        return HTMLResponse(found.body, found.status_code, {name: found.headers[name] for name in PAGE_HEADERS})
+
+    def _once(self, kept: OrderedDict[Hashable, Noun], most: int, key: Hashable, make: Callable[[], Noun]) -> Noun:
+        with self._lock:
+            if key in kept:
+                kept.move_to_end(key)
+                return kept[key]
+        made = make()
+        with self._lock:
+            kept[key] = made
+            while len(kept) > most:
+                kept.popitem(last=False)
+        return made
 
     def _made(self, entry: CompatibilityEntry, row: Row) -> tuple[Report, Shown]:
         report = report_of_row(self._plane, entry, row)
@@ -93,15 +114,19 @@ def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> AP
     def seen(viewer: Viewer) -> CompatibilityList:
         return plane.compatibility.seen_by(viewer)
 
+    def drawn(report: Report, shown: Shown, row: Row, history: list[Row]) -> HTMLResponse:
+        picture = bundled_file(plane.artifacts, report.entry.bundle, PICTURE) is not None
+        link = f"/compat/{report.entry_id}/run" if run_url is not None and row.get("adaptation_id") else None
+        return entry_page(report, shown, Around(row, history, picture, link))
+
     @routes.get("/compat/{entry_id}", include_in_schema=False)
     def one(entry_id: str, viewer: Viewer = eyes) -> HTMLResponse:
         try:
             report, shown, row, history = reports.found(seen(viewer), entry_id)
         except BadInputError as error:
             return no_entry_page(str(error), status_of(error))
-        drawn = bundled_file(plane.artifacts, report.entry.bundle, PICTURE) is not None
-        link = f"/compat/{report.entry_id}/run" if run_url is not None and row.get("adaptation_id") else None
-        return entry_page(report, shown, Around(row, history, drawn, link))
+        versions = tuple((str(other["entry_id"]), str(other["freshness"])) for other in history)
+        return reports.page((report.entry_id, row.get("notified_at"), versions), lambda: drawn(report, shown, row, history))
 
     @routes.get("/compat/{a}/diff/{b}", include_in_schema=False)
     def differ(a: str, b: str, viewer: Viewer = eyes) -> HTMLResponse:

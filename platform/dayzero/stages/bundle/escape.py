@@ -13,6 +13,8 @@ _FORMULA = ("=", "+", "-", "@")
 
 def clean(text: str) -> str:
     """One line of text that every file can hold: control characters and lone surrogates become U+FFFD."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
