@@ -54,6 +54,31 @@ class OneEntry(Shape):
     entry: dict[str, Any]
 
 
+class OneReport(Shape):
+    """What the page of an entry shows; docs/reference/json.md says each field."""
+
+    document: str = Field(alias="schema")
+    entry: dict[str, Any]
+    entry_id: str | None = None
+    verdicts: list[dict[str, Any]]
+    features: list[dict[str, Any]]
+    layers: list[dict[str, Any]]
+    memory: list[dict[str, Any]]
+
+
+class OneDiff(Shape):
+    """What two entries differ in; docs/reference/json.md says each field."""
+
+    document: str = Field(alias="schema")
+    a: dict[str, Any]
+    b: dict[str, Any]
+    checks: list[dict[str, Any]]
+    layers: list[dict[str, Any]]
+    packages: list[dict[str, Any]]
+    measurements: list[dict[str, Any]]
+    notes: list[str]
+
+
 class OneModel(Shape):
     """A model with its releases, entries, work and history."""
 

@@ -21,6 +21,7 @@ from dayzero.stages.bundle.plan import PICTURE
 from dayzero.stages.reporting.differing import diff_of
 from dayzero.steps.bundles import bundled_file
 from dayzero.steps.reporting import gathered, identified
+from dayzero.web import api_shapes as shapes
 from dayzero.web.entry_pages import (
     Around,
     Row,
@@ -39,6 +40,7 @@ RunUrl = Callable[[Adaptation], str | None]
 SANDBOXED = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 """A worker wrote the bundle and the evidence: opened by themselves they run nothing either."""
 
+_NAMED = shapes.answers(401, 403, 404, 422, 503)
 KEPT = 256
 KEPT_PAGES = 64
 """Pages of models with many layers are hundreds of kilobytes."""
@@ -135,12 +137,14 @@ def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> AP
         except BadInputError as error:
             return no_diff_page(str(error), status_of(error))
 
-    @routes.get("/v1/compat/{entry_id}/report")
+    @routes.get("/v1/compat/{entry_id}/report", responses=_NAMED | {200: {"model": shapes.OneReport}}, tags=["list"])
     def report_json(entry_id: str, viewer: Viewer = eyes) -> JSONResponse:
+        """What the page of an entry shows, its evidence layer by layer."""
         return JSONResponse(plain(reports.found(seen(viewer), entry_id)[0]))
 
-    @routes.get("/v1/compat/{a}/diff/{b}")
+    @routes.get("/v1/compat/{a}/diff/{b}", responses=_NAMED | {200: {"model": shapes.OneDiff}}, tags=["list"])
     def diff_json(a: str, b: str, viewer: Viewer = eyes) -> JSONResponse:
+        """What differs from one entry to another."""
         return JSONResponse(plain(diff_of(reports.found(seen(viewer), a)[0], reports.found(seen(viewer), b)[0])))
 
     @routes.get("/compat/{entry_id}/plan.svg", include_in_schema=False)
@@ -152,7 +156,7 @@ def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> AP
             )
         return Response(drawn, media_type="image/svg+xml", headers=SANDBOXED)
 
-    @routes.get("/compat/{entry_id}/evidence/{sha256}")
+    @routes.get("/compat/{entry_id}/evidence/{sha256}", include_in_schema=False)
     def evidence(entry_id: str, sha256: str, viewer: Viewer = eyes) -> Response:
         entry = seen(viewer).entry(entry_id)
         if not any(sha256 in check.evidence for check in entry.checks):

@@ -32,7 +32,7 @@ PAGE_STYLE = (
     PLOT_STYLE
     + """
 p, li, bdi, dd, h1 { overflow-wrap: anywhere; } td { overflow-wrap: break-word; }
-td.why { overflow-wrap: anywhere; min-width: 16rem; }
+td.why { overflow-wrap: anywhere; min-width: 20rem; }
 thead th.number { text-align: right; } tr.changed { background: var(--half-soft); }
 dl.clock { grid-template-columns: max-content 1fr; gap: .1rem 1rem; } dl.clock dd { margin: 0; }
 .plots { display: flex; flex-wrap: wrap; gap: .5rem 1.5rem; }
