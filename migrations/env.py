@@ -2,8 +2,9 @@
 
 from alembic import context
 
-from dayzero.adapters.store import tables_access
+from dayzero.adapters.store import tables_access, tables_ageing  # noqa: F401  # every table is known by its import
 from dayzero.adapters.store.column_types import CleanJson, CleanText
+from dayzero.adapters.store.tables import Base
 
 
 def render_item(kind, item, autogen_context):  # type: ignore[no-untyped-def]
@@ -18,7 +19,7 @@ def render_item(kind, item, autogen_context):  # type: ignore[no-untyped-def]
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=tables_access.EmbargoRow.metadata,
+    target_metadata=Base.metadata,
     render_item=render_item,
     transactional_ddl=True,
 )

@@ -76,6 +76,13 @@ class Settings(BaseSettings):
     rehearse: bool = Field(True, description="Whether pre-staging rehearses the reduced architecture on its platform.")
     orphan_after_s: float = Field(60.0, description="Silence after which a running adaptation is started anew.", gt=0)
     max_attempts: int = Field(5, description="Starts after which an adaptation that keeps dying is failed.", ge=1)
+    day_zero_target_s: float = Field(
+        24 * 3600.0, description="Time from live weights to verified that platforms are measured by.", gt=0
+    )
+    age_interval_s: float = Field(
+        60.0, description="Time between two looks for entries that no longer describe what is installed.", gt=0
+    )
+    reruns_at_once: int = Field(1, description="Stale entries of one platform that are run again at once; 0: none.", ge=0)
     platforms: tuple[str, ...] = Field(("cpu",), description="Platforms that `dayzero up` starts a local worker for.")
     platforms_dir: Path | None = Field(None, description="Folder with your own platform profiles (TOML).")
     plan_templates: Path | None = Field(None, description="File with your own planning templates (TOML).")

@@ -1,4 +1,7 @@
 # The names of the app and their rooms; `__init__.py` looks them up here.
+from .ageing import age_once as age_once
+from .ageing import rerun_once as rerun_once
+from .ageing import rerun_queue as rerun_queue
 from .announcing import Announced as Announced
 from .announcing import announce as announce
 from .asking import plan_request as plan_request

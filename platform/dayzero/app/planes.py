@@ -10,6 +10,7 @@ from dayzero.adapters.notify.choose import ChosenNotifier
 from dayzero.adapters.notify.networks import parse_networks
 from dayzero.adapters.profiles.load import load_profiles
 from dayzero.adapters.store.access import SqlAccess
+from dayzero.adapters.store.ageing import SqlAgeingBook
 from dayzero.adapters.store.artifacts import FolderArtifacts
 from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.compatibility import SqlCompatibilityList
@@ -28,6 +29,7 @@ from dayzero.app.benches import bench_on
 from dayzero.domain.access import OPERATOR
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.ports.access import Access, Embargoes
+from dayzero.ports.ageing import AgeingBook
 from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscribers, WatchBook, Workforce
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
@@ -52,6 +54,7 @@ class Plane:
     notifier: Notifier
     compatibility: CompatibilityList
     reading: Reading
+    ageing: AgeingBook
     workforce: Workforce
     access: Access
     embargoes: Embargoes
@@ -113,6 +116,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 notifier=notifier,
                 compatibility=SqlCompatibilityList(engine, clock),
                 reading=SqlReading(reader, clock, OPERATOR),
+                ageing=SqlAgeingBook(engine, clock),
                 workforce=SqlWorkforce(engine, clock),
                 access=SqlAccess(engine, clock),
                 embargoes=SqlEmbargoes(engine, clock),

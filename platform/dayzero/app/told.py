@@ -18,11 +18,10 @@ from dayzero.steps.lacking import lacking
 def tell_manifest(ledger: Ledger, settings: Settings, profile: PlatformProfile, recorded: Ledger | None = None) -> None:
     """Record what the platform offers: as this host's stack is probed, else as the database (`recorded`) was told or imported.
 
-    A device that a plugin brings is asked again when the stack, or what the profile tells the device, has changed.
+    What is here is asked again when its stack, or what the profile tells a device, has changed.
     """
     told = ledger.manifest(profile.slug)
-    changed = is_here(profile) and profile.device is not None and told is not None
-    if told is not None and not (changed and told[1].fingerprint != stack_here(settings, profile).fingerprint):
+    if told is not None and not (is_here(profile) and told[1].fingerprint != stack_here(settings, profile).fingerprint):
         return
     known = None if recorded is None else recorded.manifest(profile.slug)
     if is_here(profile):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dayzero import app as dayzero
 from dayzero.adapters.tables.parquet import parquet
 from dayzero.cli.opening import open_plane
 from dayzero.cli.output import cell, print_document, print_line, print_table, write_text
@@ -69,6 +70,7 @@ def show(
     with open_plane(context) as plane:
         found = plane.compatibility.entry(entry)
         versions = plane.compatibility.history(found.key.model, found.key.platform)
+        plane.ageing.asked(found.key.model, found.key.platform)
     row = next((row for row in versions if str(row["entry_id"]).startswith(entry)), None)
     if row is None:
         raise NotFoundError(
@@ -97,6 +99,82 @@ def history(
 
 
 @app.command()
+def clock(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Argument(help="Only this model.")] = None,
+    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Only on this platform.")] = None,
+    json: Json_ = False,
+) -> None:
+    """The day-0 clock of each model on each platform: from live weights to verified, and what took the time."""
+    with open_plane(context) as plane:
+        rows, target_s = plane.compatibility.clock(model, platform), plane.settings.day_zero_target_s
+    if json:
+        print_document({"schema": SCHEMA, "target_s": target_s, "clock": [plain(row) for row in rows]})
+        return
+    times = ("time_to_verified_s", "waiting_s", "detection_s", "first_token_s", "verification_s", "notification_s")
+    names = ("model", "platform", "correctness", "weights_live_at", *times, "longest_step")
+    print_table(f"{len(rows)} models on platforms; the target is {target_s / 3600:g} h", [
+        {name.removesuffix("_s"): span(row[name]) if name in times else row[name] for name in names} for row in rows
+    ])  # fmt: skip
+
+
+@app.command()
+def league(context: typer.Context, json: Json_ = False) -> None:
+    """The league table of platforms: how many models were verified within the target, how fast, and what takes long."""
+    with open_plane(context) as plane:
+        target_s = plane.settings.day_zero_target_s
+        rows = plane.compatibility.league(target_s)
+    if json:
+        print_document({"schema": SCHEMA, "target_s": target_s, "league": [plain(row) for row in rows]})
+        return
+    table = [{name.removesuffix("_s"): span(value) if name.endswith("_s") else value for name, value in row.items()}
+             for row in rows]  # fmt: skip
+    print_table(f"{len(rows)} platforms; the target is {target_s / 3600:g} h", table)
+
+
+@app.command()
+def age(context: typer.Context, json: Json_ = False) -> None:
+    """Look now for entries that no longer describe what is installed, published and in force; `dayzero up` does by itself."""
+    with open_plane(context) as plane:
+        marked = dayzero.age_once(plane)
+    rows = [{"model": one.entry.model, "platform": one.entry.platform, "mode": one.entry.mode.value, "why": one.why}
+            for one in marked]  # fmt: skip
+    if json:
+        print_document({"schema": SCHEMA, "stale": plain(rows)})
+        return
+    print_table(f"{len(rows)} entries are stale from now on", rows)
+
+
+@app.command()
+def queue(
+    context: typer.Context,
+    platform: Annotated[str | None, typer.Option("--platform", "-p", help="Only on this platform.")] = None,
+    json: Json_ = False,
+) -> None:
+    """Stale entries that wait to be run again, the first to be started first, with the terms of each place."""
+    with open_plane(context) as plane:
+        waiting = dayzero.rerun_queue(plane, platform)
+    if json:
+        places = [
+            {"rerun": plain(one.rerun), "score": one.priority.score, "terms": list(one.priority.terms)} for one in waiting
+        ]
+        print_document({"schema": SCHEMA, "queue": plain(places)})
+        return
+    rows = [
+        {
+            "model": one.rerun.model,
+            "platform": one.rerun.platform,
+            "mode": one.rerun.mode.value,
+            "score": round(one.priority.score, 2),
+            "because": "; ".join(one.rerun.reasons),
+            "terms": ", ".join(one.priority.terms),
+        }
+        for one in waiting
+    ]
+    print_table(f"{len(rows)} wait to be run again", rows)
+
+
+@app.command()
 def export(
     context: typer.Context,
     filter_: Filter = "",
@@ -122,6 +200,16 @@ def _write_parquet(rows: Sequence[Row], out: Path | None) -> None:
     if out is None:
         raise BadInputError("Parquet is no text for a terminal.", remedy="Name a file with --out.")
     write_whole(out, parquet(rows))
+
+
+def span(seconds: object) -> str:
+    """A span of time for people: 95 s, 12 min, 3.4 h, 2.1 days; empty where nobody knows it."""
+    if not isinstance(seconds, int | float):
+        return ""
+    for unit, size, most in (("s", 1.0, 120.0), ("min", 60.0, 7200.0), ("h", 3600.0, 172_800.0)):
+        if seconds < most:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 86_400.0:.1f} days"
 
 
 def _shortened(row: Row, names: Sequence[str]) -> dict[str, object]:

@@ -34,6 +34,7 @@ def serve(settings: Settings) -> None:
                 Loop("reconcile", settings.reconcile_interval_s, reconciler.round),
                 Loop("emit", TELL_EVERY_S, lambda: app.emit_once(plane, orchestrator)),
                 Loop("fan-out", TELL_EVERY_S, lambda: app.fan_out(plane)),
+                Loop("age", settings.age_interval_s, lambda: age(plane)),
                 Loop("restore", RESTORE_EVERY_S, lambda: restore(api_url, settings)),
                 *(Loop(f"tell-{lane}", TELL_EVERY_S, lambda: tell(plane)) for lane in range(settings.telling_lanes)),
             ]
@@ -61,6 +62,14 @@ class Reconciler:
         if report != self._told and report != ReconcileReport((), (), ()):
             logger.info("%s", report)
         self._told = report
+
+
+def age(plane: app.Plane) -> None:
+    """One look for what grew old; the queue is let go a little."""
+    for marked in app.age_once(plane):
+        logger.info("%s on %s is stale: %s", marked.entry.model, marked.entry.platform, marked.why)
+    if started := app.rerun_once(plane):
+        logger.info("run again: %s", ", ".join(started))
 
 
 def tell(plane: app.Plane) -> None:

@@ -54,6 +54,8 @@ def show(context: typer.Context, adaptation: Id, json: Json_ = False) -> None:
             "inputs": stored.key.inputs_digest,
             "reused": stored.reused,
             "computed_at": plain(stored.created_at),
+            "first_attempt": stored.first_attempt,
+            "last_attempt": stored.last_attempt,
         }
         for stored in results
     ]

@@ -94,6 +94,43 @@ ROLLUP_COLUMNS: tuple[Column, ...] = (
 )
 """The columns of the view `compatibility_rollup`, in its order."""
 
+CLOCK_COLUMNS: tuple[Column, ...] = (
+    _text("model", "the model's name"),
+    _text("platform", "slug of the platform"),
+    _text("correctness", "of the best entry of the model on the platform"),
+    _time("announced_at", "architecture announced"),
+    _time("config_seen_at", "configuration seen"),
+    _time("weights_live_at", "weights live on the hub"),
+    _time("detected_at", "live weights detected by us"),
+    _time("staged_at", "pre-stage complete"),
+    _time("first_token_at", "first real completion on the platform"),
+    _time("verified_at", "entry verified"),
+    _time("notified_at", "first subscriber told"),
+    _number("staging_s", "seconds from the configuration to the end of the pre-stage"),
+    _number("detection_s", "seconds from live weights to their detection"),
+    _number("first_token_s", "seconds from detection to the first token"),
+    _number("verification_s", "seconds from the first token to verified"),
+    _number("notification_s", "seconds from verified to the first subscriber told"),
+    _text("longest_step", "what took the most time since live weights: detection, first_token, verification or notification"),
+    _number("longest_step_s", "seconds that it took"),
+    _number("time_to_verified_s", "seconds from live weights to verified"),
+    _number("waiting_s", "seconds since live weights, where it is not verified yet"),
+)
+"""The columns of the view `day_zero_clock`, in its order. Moments out of order (a clock jumped) give no seconds."""
+
+LEAGUE_COLUMNS: tuple[Column, ...] = (
+    _text("platform", "slug of the platform"),
+    _number("models", "models whose weights are live and that were asked for on the platform"),
+    _number("verified", "those that were verified"),
+    _number("within_target", "those that were verified within the target (24 h in the view)"),
+    _number("waiting", "those that are not verified yet"),
+    _number("late", "those that took, or have waited, longer than the target"),
+    _number("median_s", "median of the seconds from live weights to verified"),
+    _number("p90_s", "90th percentile of them"),
+    _text("most_time_in", "the longest step of the most models"),
+)
+"""The columns of the view `day_zero_league`, in its order."""
+
 EVENT_COLUMNS: tuple[Column, ...] = (
     *COMPATIBILITY_COLUMNS,
     _text("event", "kind of the event (dayzero.entry.changed …)"),

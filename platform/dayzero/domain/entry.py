@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from dayzero.domain.ageing import Basis
 from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
 from dayzero.domain.waivers import Waiver
@@ -102,6 +103,8 @@ class CompatibilityEntry:
     """Those by which a failing check does not make the entry failing; with any of them it is never verified."""
     waived_until: datetime | None = None
     """When the first of them expires: from then on the entry is stale."""
+    basis: Basis | None = None
+    """What it rests on beside its content and method; None where an older version derived it."""
 
     @property
     def verified(self) -> bool:

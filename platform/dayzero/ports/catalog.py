@@ -166,6 +166,14 @@ class CompatibilityList(Protocol):
         """One row a model × platform."""
         ...
 
+    def clock(self, model: str | None = None, platform: str | None = None) -> Sequence[Mapping[str, object]]:
+        """One row a model × platform (columns CLOCK_COLUMNS), the latest weights first."""
+        ...
+
+    def league(self, target_s: float = ...) -> Sequence[Mapping[str, object]]:
+        """One row a platform (columns LEAGUE_COLUMNS), the best first."""
+        ...
+
     def entry(self, entry_id: str) -> CompatibilityEntry:
         """One entry; an unambiguous prefix of its id will do. NotFoundError."""
         ...

@@ -1,17 +1,19 @@
 """From everything that an adaptation found to its entry, and the end of its attempt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from dayzero.codec import load
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.ageing import basis_of
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock, EntryKey, Lifecycle
 from dayzero.domain.observations import GenerationObserved
 from dayzero.domain.operators import CoverageReport, OperatorInventory
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.planning import Degrees
+from dayzero.domain.platforms import Stack
 from dayzero.domain.rehearsal import Reduction
 from dayzero.domain.reports import Cell
 from dayzero.domain.results import StoredResult
@@ -90,15 +92,14 @@ def _noun(stored: StoredResult | None, noun: type[Noun]) -> Noun | None:
     return None if stored is None else load(noun, stored.document)
 
 
-def key_of(bench: Bench, adaptation: Adaptation, found: Found) -> EntryKey:
+def key_of(adaptation: Adaptation, found: Found, stack: Stack | None) -> EntryKey:
     """What the adaptation's entry is about, as far as it is known."""
-    offered = bench.ledger.manifest(adaptation.platform)
     planned = found.plan.plan if found.plan else None
     return EntryKey(
         model=adaptation.model,
         content_id=adaptation.content_id,
         platform=adaptation.platform,
-        stack_fingerprint=over(offered[1], found.recipe).fingerprint if offered else UNKNOWN,
+        stack_fingerprint=over(stack, found.recipe).fingerprint if stack else UNKNOWN,
         engine=ENGINE,
         dtype=(found.spec.native_dtype if found.spec else None) or UNKNOWN,
         plan=planned.degrees if planned else Degrees(),
@@ -127,10 +128,25 @@ def entry_of(
     clock: DayZeroClock | None = None,
     waivers: Sequence[Waiver] = (),
 ) -> CompatibilityEntry:
-    """The entry that follows from what was found so far."""
+    """The entry that follows from what was found so far, with what it rests on."""
     adaptation = bench.ledger.adaptation(lease.adaptation_id)
     found = found_by(bench, lease)
-    key = key_of(bench, adaptation, found)
+    offered = bench.ledger.manifest(adaptation.platform)
+    stack = offered[1] if offered else None
+    key = key_of(adaptation, found, stack)
+    basis = basis_of(stack, found.recipe, bench.profiles.get(adaptation.platform))
+    return replace(_derived(bench, adaptation, found, key, blocked_reason, clock or DayZeroClock(), waivers), basis=basis)
+
+
+def _derived(
+    bench: Bench,
+    adaptation: Adaptation,
+    found: Found,
+    key: EntryKey,
+    blocked_reason: str | None,
+    clock: DayZeroClock,
+    waivers: Sequence[Waiver],
+) -> CompatibilityEntry:
     if adaptation.purpose is Purpose.PRESTAGE:
         return predicted_entry(
             key,
@@ -138,7 +154,7 @@ def entry_of(
             plan=found.plan,
             lifecycle=Lifecycle.STAGED,
             blocked_reason=blocked_reason,
-            clock=clock or DayZeroClock(),
+            clock=clock,
             recorded=tuple(bench.ledger.checks(adaptation.id)),
             left_out=found.reduction.findings if found.reduction else (),
         )
@@ -149,7 +165,7 @@ def entry_of(
         report=report_of(bench, adaptation, found),
         plan=found.plan,
         blocked_reason=blocked_reason,
-        clock=clock or DayZeroClock(),
+        clock=clock,
         bundle=found.bundle,
         waivers=in_force(waivers, key.model, key.platform, bench.clock.now()),
     )

@@ -15,7 +15,7 @@ from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.tables_access import EmbargoRow
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState
-from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS
+from dayzero.domain.columns import CLOCK_COLUMNS, COMPATIBILITY_COLUMNS, LEAGUE_COLUMNS, ROLLUP_COLUMNS
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
 from seeding import Seeding, seed
 from store_nouns import SteppedClock, entry, release
@@ -27,7 +27,9 @@ def _definitions(engine: Engine) -> dict[str, str]:
     with engine.connect() as connection:
         found = {name: connection.execute(text(f"SELECT pg_get_viewdef('{name}')")).scalar_one() for name in views.VIEWS}
         triggers = connection.execute(text("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal")).scalars()
-        named = text("SELECT prosrc FROM pg_proc WHERE proname IN ('refuse_change', 'keep_standing') ORDER BY proname")
+        named = text(
+            "SELECT prosrc FROM pg_proc WHERE proname IN ('refuse_change', 'keep_standing', 'nonnegative_s') ORDER BY proname"
+        )
         bodies = connection.execute(named).scalars().all()
     return {**found, "triggers": "\n".join(sorted(triggers)), "functions": "\n".join(bodies)}
 
@@ -46,7 +48,13 @@ def test_migrations_make_what_the_models_say(engine: Engine, empty_database_url:
 
 
 @pytest.mark.parametrize(
-    ("view", "listed"), [("compatibility_current", COMPATIBILITY_COLUMNS), ("compatibility_rollup", ROLLUP_COLUMNS)]
+    ("view", "listed"),
+    [
+        ("compatibility_current", COMPATIBILITY_COLUMNS),
+        ("compatibility_rollup", ROLLUP_COLUMNS),
+        ("day_zero_clock", CLOCK_COLUMNS),
+        ("day_zero_league", LEAGUE_COLUMNS),
+    ],
 )
 def test_the_listed_columns_are_the_views(engine: Engine, view: str, listed: tuple[object, ...]) -> None:
     kinds = {"text": "text", "bigint": "number", "double precision": "number", "timestamp with time zone": "time"}

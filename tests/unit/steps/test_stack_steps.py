@@ -72,7 +72,7 @@ def test_a_type_that_only_the_newer_knows_is_traced_run_and_recorded_there(tmp_p
     assert runner_of(made.bench, made.lease) is stacks.runners
     found = found_by(made.bench, made.lease)
     assert found.recipe == NEWER
-    key = key_of(made.bench, made.ledger.adaptation(made.lease.adaptation_id), found)
+    key = key_of(made.ledger.adaptation(made.lease.adaptation_id), found, WORKERS_STACK)
     assert key.stack_fingerprint == over(WORKERS_STACK, NEWER).fingerprint != WORKERS_STACK.fingerprint
 
 

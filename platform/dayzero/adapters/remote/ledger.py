@@ -259,4 +259,6 @@ def _limited(response: httpx.Response, limit: int) -> bytes:
 
 def _from_wire(found: WireResult) -> StoredResult:
     created = datetime.fromisoformat(found.created_at)
-    return StoredResult(found.id, found.key, found.document.encode(), created, found.reused)
+    return StoredResult(
+        found.id, found.key, found.document.encode(), created, found.reused, found.first_attempt, found.last_attempt
+    )

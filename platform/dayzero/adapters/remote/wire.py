@@ -51,6 +51,8 @@ class WireResult:
     document: str
     created_at: str
     reused: bool
+    first_attempt: int | None = None
+    last_attempt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +171,7 @@ KINDS: dict[str, type[DayzeroError]] = {kind.__name__: kind for kind in STATUS}
 
 def to_wire(stored: StoredResult) -> WireResult:
     """A stored result as it travels."""
-    return WireResult(stored.id, stored.key, stored.document.decode(), stored.created_at.isoformat(), stored.reused)
+    return WireResult(
+        stored.id, stored.key, stored.document.decode(), stored.created_at.isoformat(), stored.reused,
+        stored.first_attempt, stored.last_attempt,
+    )  # fmt: skip

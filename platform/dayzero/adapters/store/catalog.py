@@ -8,6 +8,7 @@ from sqlalchemy import Engine, select
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store import waivers
+from dayzero.adapters.store.ageing import end_reruns
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.day_zero import clock_of
 from dayzero.adapters.store.entries import append_entry
@@ -103,6 +104,7 @@ class SqlCatalog:
                 raise stale(lease, row.state, row.attempt, row.claimant)
             row.state, row.reason, row.finished_at = state.value, reason, now
             session.flush()
+            end_reruns(session, row.id, now)
             appended = None if entry is None else append_entry(session, row, model, entry, now)
             _write_end(session, row, model, now, {} if appended is None else entry_fields(appended))
             return adaptation_of(row, model)
@@ -135,6 +137,7 @@ class SqlCatalog:
             if row.state not in _ENDED or row.state == AdaptationState.BLOCKED.value:
                 row.state, row.claimant = AdaptationState.CANCELLED.value, None
                 row.reason, row.finished_at = "cancelled by the operator", self._clock.now()
+                end_reruns(session, row.id, self._clock.now())
             return adaptation_of(row, model)
 
     def retry(self, adaptation_id: str) -> Adaptation:

@@ -11,7 +11,7 @@ from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.rows import noun_of, utc
 from dayzero.adapters.store.tables import StackRow
 from dayzero.adapters.store.tables_telling import EntryRow
-from dayzero.adapters.store.views import current_view, rollup_view, versions_view
+from dayzero.adapters.store.views import clock_view, current_view, rollup_view, versions_view
 from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
@@ -19,6 +19,7 @@ from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.platforms import Stack
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
+from dayzero.stages.day_zero.league import TARGET_S, league
 from dayzero.stages.predicates.text import parse
 from dayzero.stages.predicates.tree import fields_from
 
@@ -58,6 +59,24 @@ class SqlCompatibilityList:
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, rollup_view.c.model, rollup_view.c.platform))
             return tuple(row_of(row, rollup_view) for row in session.execute(query).mappings())
+
+    def clock(self, model: str | None = None, platform: str | None = None) -> Sequence[Mapping[str, object]]:
+        """One row a model × platform with what took the time, the latest weights first."""
+        query = select(clock_view).order_by(clock_view.c.weights_live_at.desc().nulls_last(), clock_view.c.model)
+        query = query.order_by(clock_view.c.platform)
+        with transaction(self._engine) as session:
+            if model is not None:
+                known = named(session, model)
+                query = query.where(clock_view.c.model == (model if known is None else known.name))
+            if platform is not None:
+                query = query.where(clock_view.c.platform == platform)
+            sight = sight_of(session, self._viewer, self._clock.now())
+            query = query.where(seen_by(sight, clock_view.c.model, clock_view.c.platform))
+            return tuple(row_of(row, clock_view) for row in session.execute(query).mappings())
+
+    def league(self, target_s: float = TARGET_S) -> Sequence[Mapping[str, object]]:
+        """One row a platform, the best first, over the models that the viewer sees."""
+        return league(self.clock(), target_s)
 
     def entry(self, entry_id: str) -> CompatibilityEntry:
         """One entry; an unambiguous prefix of its id will do. NotFoundError, BadInputError (ambiguous)."""

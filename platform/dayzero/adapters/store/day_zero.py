@@ -46,6 +46,10 @@ def clock_of(session: Session, adaptation: AdaptationRow) -> DayZeroClock:
             CheckRow.verdict == Verdict.PASS.value,
         )
     ).scalar_one()
+    # A later attempt records its checks anew; when the first token came is kept in the entries of the earlier ones.
+    kept = session.execute(
+        select(func.min(EntryRow.first_token_at)).where(EntryRow.adaptation_id == adaptation.id)
+    ).scalar_one()
     verified = session.execute(
         select(func.min(EntryRow.recorded_at)).where(
             EntryRow.adaptation_id == adaptation.id, EntryRow.correctness == Correctness.VERIFIED.value
@@ -60,5 +64,6 @@ def clock_of(session: Session, adaptation: AdaptationRow) -> DayZeroClock:
             DeliveryRow.state == DeliveryState.DELIVERED.value,
         )
     ).scalar_one()
-    moments = (announced, config_seen, weights_live, detected, staged, first_token, verified, notified)
+    first = min((moment for moment in (first_token, kept) if moment is not None), default=None)
+    moments = (announced, config_seen, weights_live, detected, staged, first, verified, notified)
     return DayZeroClock(*(maybe_utc(moment) for moment in moments))

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.day_zero import clock_of
@@ -19,7 +19,7 @@ from dayzero.domain.canonical import digest, plain
 from dayzero.domain.entry import CompatibilityEntry, Correctness, DayZeroClock, Freshness
 from dayzero.domain.events import EventKind
 from dayzero.domain.release import ReleaseStage
-from dayzero.domain.verdict import Verdict
+from dayzero.domain.verdict import Mode, Verdict
 from dayzero.errors import BadInputError
 
 _GONE = (ReleaseStage.SUPERSEDED.value, ReleaseStage.WITHDRAWN.value)
@@ -41,7 +41,10 @@ def append_entry(
     if adaptation.purpose == Purpose.ADAPT.value and not is_standing(session, release):
         entry = _stale(entry, "its release was superseded while it was adapted")
     content_digest = digest(replace(entry, clock=DayZeroClock()))
-    current = _current(session, digest(entry.key))
+    alone(session, digest(entry.key))
+    current = current_of(session, digest(entry.key))
+    if current is not None and not current.predicted and adaptation.purpose == Purpose.PRESTAGE.value:
+        return None  # what weights showed stands before any prediction
     if current is not None and current.content_digest == content_digest and current.model_id == adaptation.model_id:
         return None
     clock = _filled(entry.clock, clock_of(session, adaptation))
@@ -50,20 +53,32 @@ def append_entry(
     return _append(session, adaptation, replace(entry, clock=clock), content_digest, EventKind.ENTRY_CHANGED, now)
 
 
-def mark_stale(session: Session, release: ReleaseRow, why: str, model: str, now: datetime) -> None:
-    """Append a stale version of every current entry of the release's content; write entry.stale for each."""
+def mark_stale(session: Session, release: ReleaseRow, why: str, now: datetime) -> tuple[tuple[str, Mode], ...]:
+    """Append a stale version of every current entry of the release's content, with entry.stale; their platforms and modes."""
+    marked = []
     keys = select(EntryRow.key_digest).where(
         EntryRow.model_id == release.model_id, EntryRow.content_id == release.content_id, EntryRow.predicted.is_(False)
     )
     for key_digest in session.execute(keys.distinct()).scalars().all():
-        row = _current(session, key_digest)
+        alone(session, key_digest)
+        row = current_of(session, key_digest)
         assert row is not None, "a key that was read from the table has a current entry"
-        if row.freshness == Freshness.STALE.value:
-            continue
-        stale = _stale(noun_of(CompatibilityEntry, row.document), why)
-        adaptation = session.get_one(AdaptationRow, row.adaptation_id)
-        content_digest = digest(replace(stale, clock=DayZeroClock()))
-        _append(session, adaptation, stale, content_digest, EventKind.ENTRY_STALE, now)
+        marked.append((row.platform, Mode(row.mode)))
+        if row.freshness != Freshness.STALE.value:
+            append_stale(session, session.get_one(AdaptationRow, row.adaptation_id), row, why, now)
+    return tuple(dict.fromkeys(marked))
+
+
+def append_stale(session: Session, adaptation: AdaptationRow, row: EntryRow, why: str, now: datetime) -> EntryRow:
+    """Append the stale version of an entry that is the current one of its key; write entry.stale."""
+    stale = _stale(noun_of(CompatibilityEntry, row.document), why)
+    content_digest = digest(replace(stale, clock=DayZeroClock()))
+    return _append(session, adaptation, stale, content_digest, EventKind.ENTRY_STALE, now)
+
+
+def alone(session: Session, key_digest: str) -> None:
+    """Wait for whoever else derives an entry of that key, until this transaction ends: of two equal entries one is written."""
+    session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(key_digest, 0))))
 
 
 def is_standing(session: Session, release: ReleaseRow) -> bool:
@@ -79,7 +94,8 @@ def _stale(entry: CompatibilityEntry, why: str) -> CompatibilityEntry:
     return replace(entry, freshness=Freshness.STALE, reason=reason)
 
 
-def _current(session: Session, key_digest: str) -> EntryRow | None:
+def current_of(session: Session, key_digest: str) -> EntryRow | None:
+    """The newest version of the key, which later writers wait for once it was asked under the key's lock."""
     query = select(EntryRow).where(EntryRow.key_digest == key_digest).order_by(EntryRow.seq.desc()).limit(1)
     return session.execute(query).scalar_one_or_none()
 

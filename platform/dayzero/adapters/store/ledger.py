@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
@@ -119,7 +119,7 @@ class SqlLedger:
             return result_of(row, self._link(session, row.id, adaptation, reused=made is None))
 
     def link_result(self, result: StoredResult, lease: Lease) -> None:
-        """Link a found result to the adaptation as re-used; a link that is there stays. NotFoundError."""
+        """Link a found result to the adaptation as re-used; a link that is there says so with the attempt. NotFoundError."""
         with transaction(self._engine) as session:
             adaptation = fenced(session, lease)
             if session.get(ResultRow, result.id) is None:
@@ -127,14 +127,19 @@ class SqlLedger:
             self._link(session, result.id, adaptation, reused=True)
 
     def _link(self, session: Session, result_id: str, adaptation: AdaptationRow, *, reused: bool) -> ResultLinkRow:
-        session.execute(
-            insert(ResultLinkRow)
-            .values(
-                result_id=result_id, adaptation_id=adaptation.id, release_id=adaptation.release_id, reused=reused,
-                linked_at=self._clock.now(),
-            )
-            .on_conflict_do_nothing()
+        """Link, or move the link to the end where a later attempt uses the result again: the newest of a stage counts."""
+        attempt, now = adaptation.attempt, self._clock.now()
+        statement = insert(ResultLinkRow).values(
+            result_id=result_id, adaptation_id=adaptation.id, release_id=adaptation.release_id, reused=reused,
+            linked_at=now, first_attempt=attempt, last_attempt=attempt,
         )  # fmt: skip
+        session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["result_id", "adaptation_id"],
+                set_={"last_attempt": attempt, "linked_at": now, "seq": text("DEFAULT")},
+                where=ResultLinkRow.last_attempt.is_distinct_from(attempt),
+            )
+        )
         return session.get_one(ResultLinkRow, (result_id, adaptation.id))
 
     def linked_results(self, adaptation_id: str) -> Sequence[StoredResult]:

@@ -1,6 +1,7 @@
 """Nouns from rows."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -82,7 +83,10 @@ def adaptation_of(row: AdaptationRow, model: str) -> Adaptation:
 def result_of(row: ResultRow, link: ResultLinkRow | None = None) -> StoredResult:
     """The result; re-used if the link says so."""
     key = ResultKey(row.stage, row.stage_version, row.inputs_digest)
-    return StoredResult(row.id, key, bytes(row.document), utc(row.created_at), reused=link is not None and link.reused)
+    stored = StoredResult(row.id, key, bytes(row.document), utc(row.created_at))
+    if link is None:
+        return stored
+    return replace(stored, reused=link.reused, first_attempt=link.first_attempt, last_attempt=link.last_attempt)
 
 
 def source_of(row: SourceRow) -> WatchSource:

@@ -166,7 +166,7 @@ class ResultRow(Base):
 
 
 class ResultLinkRow(Base):
-    """Which adaptation used which result, and whether it found it or computed it."""
+    """Which adaptation used which result, and whether it found it or computed it (then in `first_attempt`)."""
 
     __tablename__ = "result_links"
     __table_args__ = (PrimaryKeyConstraint("result_id", "adaptation_id"),)
@@ -176,6 +176,8 @@ class ResultLinkRow(Base):
     release_id: Mapped[str] = mapped_column(ForeignKey("releases.id"), index=True)
     reused: Mapped[bool]
     linked_at: Mapped[datetime]
+    first_attempt: Mapped[int | None]
+    last_attempt: Mapped[int | None]
 
 
 class CheckRow(Base):

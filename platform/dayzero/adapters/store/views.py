@@ -7,7 +7,7 @@ from sqlalchemy import Column, DateTime, Double, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
 from dayzero.adapters.store.tables_telling import StandingRow
-from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, ColumnKind
+from dayzero.domain.columns import CLOCK_COLUMNS, COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, ColumnKind
 from dayzero.domain.columns import Column as Listed
 
 APPEND_ONLY = """
@@ -103,7 +103,63 @@ ORDER BY model, platform, (freshness = 'current') DESC,
          compatibility_current.recorded_at DESC, entry_id
 """
 
-VIEWS = ("compatibility_versions", "compatibility_current", "compatibility_rollup")
+CLOCK = """
+CREATE VIEW day_zero_clock AS
+WITH moments AS (
+    SELECT c.model, c.platform,
+           (array_agg(c.correctness ORDER BY (c.freshness = 'current') DESC,
+                      array_position(ARRAY['verified', 'functional', 'failing', 'unknown'], c.correctness)))[1] AS correctness,
+           min(c.announced_at) AS announced_at, min(c.config_seen_at) AS config_seen_at,
+           min(c.weights_live_at) AS weights_live_at, min(c.detected_at) AS detected_at, min(c.staged_at) AS staged_at,
+           min(c.first_token_at) AS first_token_at, min(c.verified_at) AS verified_at, min(c.notified_at) AS notified_at
+    FROM compatibility_current c
+    GROUP BY c.model, c.platform
+), steps AS (
+    SELECT m.*,
+           nonnegative_s(m.config_seen_at, m.staged_at) AS staging_s,
+           nonnegative_s(m.weights_live_at, m.detected_at) AS detection_s,
+           nonnegative_s(m.detected_at, m.first_token_at) AS first_token_s,
+           nonnegative_s(m.first_token_at, m.verified_at) AS verification_s,
+           nonnegative_s(m.verified_at, m.notified_at) AS notification_s
+    FROM moments m
+)
+SELECT s.*, longest.step AS longest_step, longest.took_s AS longest_step_s,
+       nonnegative_s(s.weights_live_at, s.verified_at) AS time_to_verified_s,
+       CASE WHEN s.verified_at IS NULL THEN nonnegative_s(s.weights_live_at, now()) END AS waiting_s
+FROM steps s
+LEFT JOIN LATERAL (
+    SELECT step, took_s
+    FROM (VALUES (1, 'detection', s.detection_s), (2, 'first_token', s.first_token_s),
+                 (3, 'verification', s.verification_s), (4, 'notification', s.notification_s)) AS taken (place, step, took_s)
+    WHERE took_s IS NOT NULL
+    ORDER BY took_s DESC, place
+    LIMIT 1
+) longest ON true
+"""
+
+NONNEGATIVE = """
+CREATE FUNCTION nonnegative_s(since timestamptz, until timestamptz) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN until >= since THEN extract(epoch FROM until - since)::double precision END
+$$
+"""
+"""Seconds between two moments; nothing where one is unknown, or a clock jumped."""
+
+LEAGUE = """
+CREATE VIEW day_zero_league AS
+SELECT platform, count(*) AS models, count(verified_at) AS verified,
+       count(*) FILTER (WHERE time_to_verified_s <= 86400) AS within_target,
+       count(*) FILTER (WHERE verified_at IS NULL) AS waiting,
+       count(*) FILTER (WHERE time_to_verified_s > 86400 OR waiting_s > 86400) AS late,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY time_to_verified_s) AS median_s,
+       percentile_cont(0.9) WITHIN GROUP (ORDER BY time_to_verified_s) AS p90_s,
+       mode() WITHIN GROUP (ORDER BY longest_step) AS most_time_in
+FROM day_zero_clock
+WHERE weights_live_at IS NOT NULL
+GROUP BY platform
+"""
+
+VIEWS = ("compatibility_versions", "compatibility_current", "compatibility_rollup", "day_zero_clock", "day_zero_league")
 
 _FROM_RELEASE = ("hub", "repo_id", "revision")
 _FROM_DOCUMENT = {
@@ -141,7 +197,7 @@ def _filled(parts: list[str]) -> str:
 
 def statements() -> tuple[str, ...]:
     """What makes triggers and views on top of the tables, in order."""
-    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), ROLLUP)
+    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), ROLLUP, NONNEGATIVE, CLOCK, LEAGUE)
 
 
 _TYPES: dict[ColumnKind, TypeEngine[Any]] = {
@@ -168,3 +224,6 @@ rollup_view = _view("compatibility_rollup", ROLLUP_COLUMNS)
 
 versions_view = _view("compatibility_versions", COMPATIBILITY_COLUMNS)
 """Every version of every entry, with the same columns."""
+
+clock_view = _view("day_zero_clock", CLOCK_COLUMNS)
+"""One row a model × platform: its moments, what lies between them, and what took the most time."""

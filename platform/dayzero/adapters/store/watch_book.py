@@ -125,9 +125,12 @@ def _record(session: Session, release: Release, platforms: Sequence[str], now: d
     kind = _event_kind(release.stage, before, others)
     if kind is not None and not known_content:
         write_event(session, kind, model.name, now, release_fields(row))
+    made: list[str] = []
     if not known_content and release.stage in _ORDER:
-        _supersede(session, row, others, model.name, now)
-    return Recorded(row.id, new, _request(session, row, release, platforms, now))
+        for platform, mode in _supersede(session, row, others, model.name, now):
+            adaptation_id, is_new = request_work(session, row, platform, Purpose.ADAPT, mode, now)
+            made += [adaptation_id] if is_new else []
+    return Recorded(row.id, new, (*made, *_request(session, row, release, platforms, now)))
 
 
 def _moved_on(before: ReleaseStage, release: Release) -> bool:
@@ -187,8 +190,14 @@ def _event_kind(stage: ReleaseStage, before: ReleaseStage | None, others: Sequen
     }.get(stage)
 
 
-def _supersede(session: Session, row: ReleaseRow, others: Sequence[ReleaseRow], model: str, now: datetime) -> None:
-    """Earlier releases with other content are superseded; one that the hub published later is not earlier."""
+def _supersede(
+    session: Session, row: ReleaseRow, others: Sequence[ReleaseRow], model: str, now: datetime
+) -> tuple[tuple[str, Mode], ...]:
+    """Earlier releases with other content are superseded; one that the hub published later is not earlier.
+
+    Returns the platforms and modes whose entries are stale by it: the new release has to show itself there.
+    """
+    marked: list[tuple[str, Mode]] = []
     for other in others:
         if other.stage in _GONE or other.content_id == row.content_id:
             continue
@@ -198,7 +207,8 @@ def _supersede(session: Session, row: ReleaseRow, others: Sequence[ReleaseRow], 
         session.flush()
         write_event(session, EventKind.RELEASE_SUPERSEDED, model, now, release_fields(other))
         if row.stage == ReleaseStage.WEIGHTS.value and not is_standing(session, other):
-            mark_stale(session, other, f"superseded by revision {row.revision}", model, now)
+            marked += mark_stale(session, other, f"superseded by revision {row.revision}", now)
+    return tuple(dict.fromkeys(marked))
 
 
 def _request(session: Session, row: ReleaseRow, release: Release, platforms: Sequence[str], now: datetime) -> tuple[str, ...]:
