@@ -27,7 +27,7 @@ from dayzero.domain.verdict import Verdict
 from dayzero.domain.waivers import Waiver
 from dayzero.stages.entries.required import METHOD
 from dayzero.steps.ageing import let_go, queue, sweep
-from store_nouns import DAY_ZERO, SteppedClock, check, entry, release
+from store_nouns import DAY_ZERO, OpenVault, SteppedClock, check, entry, release
 
 pytestmark = pytest.mark.postgres
 
@@ -51,7 +51,7 @@ class Store:
         self.catalog = SqlCatalog(engine, self.clock)
         self.list = SqlCompatibilityList(engine, self.clock)
         self.book = SqlAgeingBook(engine, self.clock)
-        self.subscribers = SqlSubscribers(engine, self.clock)
+        self.subscribers = SqlSubscribers(engine, self.clock, OpenVault())
         self.workforce = SqlWorkforce(engine, self.clock)
         self.profiles = {slug: profile(slug) for slug in ("cpu", "h100")}
 

@@ -209,7 +209,9 @@ def _installed(stacks: Sequence[tuple[Stack, bool]]) -> tuple[Stack, ...]:
 def _listeners(session: Session) -> list[Predicate]:
     """The predicates of those who are told; one that no longer parses hears nothing."""
     found = []
-    for written in session.execute(select(SubscriptionRow.predicate).where(SubscriptionRow.enabled)).scalars():
+    for written in session.execute(
+        select(SubscriptionRow.predicate).where(SubscriptionRow.enabled, SubscriptionRow.confirmed_at.is_not(None))
+    ).scalars():
         try:
             found.append(parse(written, EVENT_FIELDS))
         except BadInputError:
