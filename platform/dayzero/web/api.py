@@ -62,14 +62,14 @@ def api_router(plane: Listed, eyes: Eyes) -> APIRouter:
 def _add_list(routes: APIRouter, plane: Listed, viewing: Any) -> None:
     @routes.get("/v1/compat", responses=_ASKED | _model(shapes.Entries), tags=["list"])
     def entries(
-        filter: Filter = "", search: Search = "", limit: Limit = 1000, cursor: Cursor = None, viewer: Viewer = viewing
+        filter: Filter = "", search: Search = "", limit: Limit = 100, cursor: Cursor = None, viewer: Viewer = viewing
     ) -> Response:
         """Current entries that match, by model, platform and key."""
         found = plane.reading.seen_by(viewer).entries(filter, search=search, limit=limit, cursor=cursor)
         return _paged({"schema": LIST_SCHEMA, "filter": filter, "entries": plain(found.rows)}, found.next)
 
     @routes.get("/v1/compat/rollup", responses=_ASKED | _model(shapes.Rollup), tags=["list"])
-    def rollup(limit: Limit = 1000, cursor: Cursor = None, viewer: Viewer = viewing) -> Response:
+    def rollup(limit: Limit = 200, cursor: Cursor = None, viewer: Viewer = viewing) -> Response:
         """One row a model on a platform: its best entry."""
         found = plane.reading.seen_by(viewer).rollup(limit=limit, cursor=cursor)
         return _paged({"schema": LIST_SCHEMA, "rollup": plain(found.rows)}, found.next)

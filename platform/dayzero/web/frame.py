@@ -5,7 +5,7 @@ isolates and cuts what a hub supplied, `status` writes a state as text beside it
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -80,7 +80,8 @@ def static_router() -> APIRouter:
 
 def cut(text: object, characters: int = NAME_CHARACTERS) -> str:
     """One line of at most so many characters, in which control and direction marks are made visible."""
-    line = clean(str(text)[: characters + 1])
+    line = str(text)[: characters + 1]
+    line = line if line.isprintable() else clean(line)
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
@@ -98,19 +99,26 @@ def status(word: object) -> Markup:
 
 
 @pass_context
-def cell(context: Context, best: Cell | None) -> Markup:
-    """A cell of the matrix: the state in words, how far it has come where it is not done, and its age."""
+def cells(context: Context, by_platform: Mapping[str, Cell], platforms: Sequence[str]) -> Markup:
+    """A line of the matrix: for each platform the best state in words, how far it has come, and its age."""
+    now = context["now"]
+    # A page holds hundreds of these: the words are made once, and the rest has nothing to escape.
+    return Markup("".join(_cell(by_platform.get(platform), now) for platform in platforms))
+
+
+def _cell(best: Cell | None, now: datetime) -> str:
     if best is None:
-        return _EMPTY_CELL
-    states = [best.correctness] if best.lifecycle == "done" else [best.correctness, best.lifecycle]
-    words = Markup(" ").join(_status(word) for word in (*states, *(("stale",) if best.freshness == "stale" else ())))
-    old = age(best.recorded_at, context["now"])
-    return _CELL.format(best.entry_id, words, old if best.entries == 1 else f"{old} · 1 of {best.entries}")
+        return '<td class="dim">–</td>'
+    old = age(best.recorded_at, now)
+    counted = old if best.entries == 1 else f"{old} · 1 of {best.entries}"
+    words = _words(best.correctness, best.lifecycle, best.freshness)
+    return f'<td><a href="/compat/{escape(best.entry_id)}">{words}<span class="age">{counted}</span></a></td>'
 
 
-_EMPTY_CELL = Markup('<td class="dim">–</td>')
-_CELL = Markup('<td><a href="/compat/{}">{}<span class="age">{}</span></a></td>')
-_status = lru_cache(maxsize=64)(status)
+@lru_cache(maxsize=256)
+def _words(correctness: str, lifecycle: str, freshness: str) -> Markup:
+    states = [correctness] if lifecycle == "done" else [correctness, lifecycle]
+    return Markup(" ").join(status(word) for word in (*states, *(("stale",) if freshness == "stale" else ())))
 
 
 def known(value: object) -> str:
@@ -161,7 +169,7 @@ def pages() -> Environment:
     """The templates, with the filters that they share."""
     loader = FileSystemLoader(_HERE / "templates")
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span, cell=cell, **FILTERS)
+    found.filters.update(known=known, name=name, cut=cut, status=status, ago=ago, span=span, cells=cells, **FILTERS)
     found.globals.update(asset=_assets().__getitem__, navigation=NAVIGATION)
     return found
 

@@ -14,7 +14,7 @@ from dayzero.web.first_time import next_steps
 from dayzero.web.frame import page
 from dayzero.web.seeing import Eyes, Seen
 
-MODELS_A_PAGE = 50
+MODELS_A_PAGE = 25
 Filter = Annotated[str, Query(max_length=8000)]
 Search = Annotated[str, Query(max_length=400)]
 Cursor = Annotated[str | None, Query(max_length=20_000)]

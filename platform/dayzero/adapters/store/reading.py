@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Select, and_, func, literal, or_, select, text, tuple_
+from sqlalchemy import ColumnElement, Engine, Select, and_, func, literal, or_, select, text, true, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
@@ -17,7 +17,8 @@ from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.reading_work import WorkReading
 from dayzero.adapters.store.rows import utc
 from dayzero.adapters.store.tables import ModelAliasRow, ModelRow, PlatformRow
-from dayzero.adapters.store.views import current_view, rollup_view
+from dayzero.adapters.store.tables_telling import StandingRow
+from dayzero.adapters.store.views import cells_view, current_view, rollup_view
 from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import ANYONE, Sight, Viewer
 from dayzero.domain.listing import Cell, Matrix, MatrixLine, MatrixSort, Page
@@ -28,6 +29,7 @@ from dayzero.stages.predicates.text import parse
 MAX_ROWS = 1000
 MAX_SEARCH_CHARACTERS = 200
 _c = current_view.c
+_k = cells_view.c
 _ORDER = (_c.model, _c.platform, _c.mode, _c.engine, _c.dtype, _c.plan, _c.content_id, _c.stack_fingerprint)
 """The parts of an entry's key: whatever is written meanwhile, an entry keeps its place."""
 
@@ -56,10 +58,13 @@ class SqlReading(WorkReading):
         self._engine = engine
         self._clock = clock
         self._viewer = viewer
+        self._remembered = {}
 
     def seen_by(self, viewer: Viewer) -> "SqlReading":
         """The same through another's eyes."""
-        return SqlReading(self._engine, self._clock, viewer)
+        other = SqlReading(self._engine, self._clock, viewer)
+        other._remembered = self._remembered
+        return other
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Session, Sight]]:
@@ -102,13 +107,14 @@ class SqlReading(WorkReading):
         cursor: str | None = None,
     ) -> Matrix:
         """Models × platforms: the best entry of each that matches."""
-        wanted, size = matching(predicate, search), sane(limit)
+        size = sane(limit)
+        asked = _Kept(search) if not predicate.strip() else _Filtered(predicate, search)
         with self._opened() as (session, sight):
-            wanted = and_(wanted, seen_by(sight, _c.model, _c.platform))
-            found = [dict(row) for row in session.execute(_models(wanted, sort, cursor).limit(size + 1)).mappings()]
+            query = _models(asked.groups(sight), sort, cursor).limit(size + 1)
+            found = [dict(row) for row in session.execute(query).mappings()]
             names = [row["model"] for row in found[:size]]
             platforms = tuple(session.execute(_platforms(sight)).scalars()) if names else ()
-            cells = session.execute(_cells(wanted, names)).all() if names else ()
+            cells = session.execute(asked.cells(sight, names)).all() if names else ()
         lines = _lines(found[:size], cells)
         counts = {name: int(found[0][f"all_{name}"]) for name in (*_COUNTED, "entries", "models")} if found else {}
         more = len(found) > size
@@ -117,14 +123,57 @@ class SqlReading(WorkReading):
 
 def matching(predicate: str, search: str) -> ColumnElement[bool]:
     """The condition of a filter and of words that a model's name or alias holds; BadInputError."""
-    condition = where(parse(predicate, QUERY_FIELDS), dict(_c.items()))
+    return and_(where(parse(predicate, QUERY_FIELDS), dict(_c.items())), _named(_c.model, search))
+
+
+def _named(model: ColumnElement[str], search: str) -> ColumnElement[bool]:
     words = words_of(search)
     if not words:
-        return condition
+        return true()
     asked = func.to_tsquery(text("'simple'"), " & ".join(f"{word}:*" for word in words))
     aliases = select(ModelAliasRow.model_id).where(ModelAliasRow.words.op("@@")(asked))
-    named = select(ModelRow.name).where(or_(ModelRow.words.op("@@")(asked), ModelRow.id.in_(aliases)))
-    return and_(condition, _c.model.in_(named))
+    return model.in_(select(ModelRow.name).where(or_(ModelRow.words.op("@@")(asked), ModelRow.id.in_(aliases))))
+
+
+class _Kept:
+    """The matrix of all that stands, from the rows that are kept a model and platform."""
+
+    def __init__(self, search: str) -> None:
+        self._wanted = _named(_k.model, search)
+
+    def groups(self, sight: Sight) -> Select[Any]:
+        """A row a model, with counts."""
+        counts = [func.sum(_k[name]).label(name) for name in ("entries", *_COUNTED)]
+        changed = func.max(_k.recorded_at).label("changed")
+        wanted = and_(self._wanted, seen_by(sight, _k.model, _k.platform))
+        return select(_k.model, changed, *counts).where(wanted).group_by(_k.model)
+
+    def cells(self, sight: Sight, names: Sequence[str]) -> Select[Any]:
+        """The cells of these models."""
+        columns = (_k.model, _k.platform, _k.entry_id, _k.lifecycle, _k.correctness, _k.performance, _k.freshness)
+        wanted = and_(_k.model.in_(names), seen_by(sight, _k.model, _k.platform))
+        return select(*columns, _k.best_recorded_at, _k.entries).where(wanted)
+
+
+class _Filtered:
+    """The matrix of what matches a filter, counted and chosen anew."""
+
+    def __init__(self, predicate: str, search: str) -> None:
+        self._wanted = matching(predicate, search)
+
+    def groups(self, sight: Sight) -> Select[Any]:
+        """A row a model, with counts."""
+        counts = [func.count().filter(condition).label(name) for name, condition in _COUNTED.items()]
+        columns = (_c.model, func.max(_c.recorded_at).label("changed"), func.count().label("entries"), *counts)
+        return select(*columns).where(self._wanted, seen_by(sight, _c.model, _c.platform)).group_by(_c.model)
+
+    def cells(self, sight: Sight, names: Sequence[str]) -> Select[Any]:
+        """The best entry of each of these models on each platform, and how many match."""
+        whole = func.count().over(partition_by=(_c.model, _c.platform)).label("entries")
+        columns = (_c.model, _c.platform, _c.entry_id, _c.lifecycle, _c.correctness, _c.performance, _c.freshness)
+        wanted = and_(self._wanted, _c.model.in_(names), seen_by(sight, _c.model, _c.platform))
+        query = select(*columns, _c.recorded_at, whole).where(wanted)
+        return query.ext(distinct_on(_c.model, _c.platform)).order_by(_c.model, _c.platform, *_BEST)
 
 
 def words_of(search: str) -> list[str]:
@@ -143,17 +192,12 @@ def sane(limit: int) -> int:
     return limit
 
 
-def _models(wanted: ColumnElement[bool], sort: MatrixSort, cursor: str | None) -> Select[Any]:
+def _models(asked: Select[Any], sort: MatrixSort, cursor: str | None) -> Select[Any]:
     """A row a model in the wanted order, after the cursor, with counts over all models."""
-    counted = [func.count().filter(condition).label(name) for name, condition in _COUNTED.items()]
-    columns = (_c.model, func.max(_c.recorded_at).label("changed"), func.count().label("entries"), *counted)
-    groups = select(*columns).where(wanted).group_by(_c.model).cte("groups").prefix_with("MATERIALIZED", dialect="postgresql")
-    totals = [
-        select(func.coalesce(func.sum(groups.c[name]), 0)).scalar_subquery().label(f"all_{name}")
-        for name in (*_COUNTED, "entries")
-    ]
-    models = select(func.count()).select_from(groups).scalar_subquery().label("all_models")
-    query = select(groups, *totals, models)
+    groups = asked.cte("groups").prefix_with("MATERIALIZED", dialect="postgresql")
+    counts = [func.coalesce(func.sum(groups.c[name]), 0).label(f"all_{name}") for name in (*_COUNTED, "entries")]
+    totals = select(*counts, func.count().label("all_models")).select_from(groups).subquery("totals")
+    query = select(groups, *totals.c).select_from(groups.join(totals, true()))
     if sort is MatrixSort.MODEL:
         after = [] if cursor is None else [groups.c.model > place_of(cursor, [str])[0]]
         return query.where(*after).order_by(groups.c.model)
@@ -177,21 +221,14 @@ def _place(row: Mapping[str, Any], sort: MatrixSort) -> list[Place]:
 
 def _platforms(sight: Sight) -> Select[Any]:
     """Slugs of platforms with an entry that the viewer sees."""
-    visible = select(literal(1)).where(_c.platform == PlatformRow.slug, seen_by(sight, _c.model, _c.platform))
+    visible = select(literal(1)).where(StandingRow.platform == PlatformRow.slug)
+    visible = visible.where(seen_by(sight, StandingRow.model, StandingRow.platform))
     return select(PlatformRow.slug).where(visible.exists()).order_by(PlatformRow.slug)
-
-
-def _cells(wanted: ColumnElement[bool], names: Sequence[str]) -> Select[Any]:
-    """The best entry of each of these models on each platform, and how many match."""
-    whole = func.count().over(partition_by=(_c.model, _c.platform)).label("entries")
-    columns = (_c.model, _c.platform, _c.entry_id, _c.lifecycle, _c.correctness, _c.performance, _c.freshness, _c.recorded_at)
-    query = select(*columns, whole).where(wanted, _c.model.in_(names))
-    return query.ext(distinct_on(_c.model, _c.platform)).order_by(_c.model, _c.platform, *_BEST)
 
 
 def _lines(models: Sequence[Mapping[str, Any]], cells: Sequence[Any]) -> tuple[MatrixLine, ...]:
     by_model: dict[str, dict[str, Cell]] = {}
     for model, platform, entry_id, lifecycle, correctness, performance, freshness, recorded_at, entries in cells:
-        cell = Cell(entry_id, lifecycle, correctness, performance, freshness, utc(recorded_at), entries)
+        cell = Cell(entry_id, lifecycle, correctness, performance, freshness, recorded_at, int(entries))
         by_model.setdefault(model, {})[platform] = cell
     return tuple(MatrixLine(row["model"], utc(row["changed"]), by_model.get(row["model"], {})) for row in models)

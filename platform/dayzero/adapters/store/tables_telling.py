@@ -124,6 +124,33 @@ class StandingRow(Base):
     gaps: Mapped[Any] = mapped_column(CleanJson)
 
 
+class CellRow(Base):
+    """A model on a platform: the best of what stands, and counts. The trigger that keeps `standing` keeps this too.
+
+    `next_expiry` is when the first waiver expires: from then on the row is out of date, and the view computes it anew.
+    """
+
+    __tablename__ = "cells"
+    __table_args__ = (PrimaryKeyConstraint("model", "platform"), Index(None, "next_expiry"))
+    model: Mapped[str]
+    platform: Mapped[str]
+    entry_id: Mapped[str]
+    mode: Mapped[str]
+    lifecycle: Mapped[str]
+    correctness: Mapped[str]
+    performance: Mapped[str]
+    freshness: Mapped[str]
+    best_recorded_at: Mapped[datetime]
+    entries: Mapped[int]
+    verified: Mapped[int]
+    functional: Mapped[int]
+    failing: Mapped[int]
+    unknown: Mapped[int]
+    stale: Mapped[int]
+    recorded_at: Mapped[datetime]
+    next_expiry: Mapped[datetime | None]
+
+
 class SightingRow(Base):
     """What the watcher last thought of a repository that it did not take, and why."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, DateTime, Double, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
-from dayzero.adapters.store.tables_telling import StandingRow
+from dayzero.adapters.store.tables_telling import CellRow, StandingRow
 from dayzero.domain.columns import CLOCK_COLUMNS, COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, ColumnKind
 from dayzero.domain.columns import Column as Listed
 
@@ -71,6 +71,9 @@ BEGIN
           WHERE again.adaptation_id = NEW.adaptation_id AND again.seq > NEW.seq AND again.key_digest <> NEW.key_digest
             AND again.lifecycle <> 'blocked'))
     ON CONFLICT (key_digest) DO NOTHING;
+    DELETE FROM cells c WHERE c.model = NEW.model AND c.platform = NEW.platform;
+    INSERT INTO cells ({cell_columns})
+    {cell};
     RETURN NULL;
 END $$;
 CREATE TRIGGER entries_keep_standing AFTER INSERT ON entries FOR EACH ROW EXECUTE FUNCTION keep_standing();
@@ -87,20 +90,40 @@ WHERE NOT (s.waived_until < now() AND s.waived_until IS NOT NULL AND EXISTS (
       AND again.lifecycle <> 'blocked'))
 """
 
+CELL = """SELECT DISTINCT ON (c.model, c.platform)
+       c.model, c.platform, c.entry_id, c.mode, c.lifecycle, c.correctness, c.performance, c.freshness,
+       c.recorded_at AS best_recorded_at, count(*) OVER whole AS entries,
+       count(*) FILTER (WHERE c.correctness = 'verified' AND c.freshness = 'current') OVER whole AS verified,
+       count(*) FILTER (WHERE c.correctness = 'functional' AND c.freshness = 'current') OVER whole AS functional,
+       count(*) FILTER (WHERE c.correctness = 'failing' AND c.freshness = 'current') OVER whole AS failing,
+       count(*) FILTER (WHERE c.correctness = 'unknown' AND c.freshness = 'current') OVER whole AS unknown,
+       count(*) FILTER (WHERE c.freshness = 'stale') OVER whole AS stale,
+       max(c.recorded_at) OVER whole AS recorded_at,
+       min(c.waived_until) FILTER (WHERE c.waived_until >= now()) OVER whole AS next_expiry
+FROM compatibility_current c
+WHERE {where}
+WINDOW whole AS (PARTITION BY c.model, c.platform)
+ORDER BY c.model, c.platform, (c.freshness = 'current') DESC,
+         array_position(ARRAY['verified', 'functional', 'failing', 'unknown'], c.correctness),
+         array_position(ARRAY['done', 'blocked', 'adapting', 'staged', 'predicted'], c.lifecycle),
+         c.recorded_at DESC, c.entry_id"""
+"""The best entry of a model on a platform, and how many there are of each kind."""
+
+CELLS = """
+CREATE VIEW compatibility_cells AS
+SELECT {columns} FROM cells k WHERE k.next_expiry IS NULL OR k.next_expiry >= now()
+UNION ALL
+SELECT {columns} FROM (
+{due}
+) k
+"""
+"""What is kept, and what a waiver that has expired since makes out of date computed anew."""
+
 ROLLUP = """
 CREATE VIEW compatibility_rollup AS
-SELECT DISTINCT ON (model, platform)
-       model, platform, lifecycle, correctness, performance, freshness, entry_id AS best_entry_id, mode AS best_mode,
-       count(*) OVER whole AS entries,
-       count(*) FILTER (WHERE correctness = 'verified' AND freshness = 'current') OVER whole AS verified,
-       count(*) FILTER (WHERE correctness = 'failing' AND freshness = 'current') OVER whole AS failing,
-       max(recorded_at) OVER whole AS recorded_at
-FROM compatibility_current
-WINDOW whole AS (PARTITION BY model, platform)
-ORDER BY model, platform, (freshness = 'current') DESC,
-         array_position(ARRAY['verified', 'functional', 'failing', 'unknown'], correctness),
-         array_position(ARRAY['done', 'blocked', 'adapting', 'staged', 'predicted'], lifecycle),
-         compatibility_current.recorded_at DESC, entry_id
+SELECT model, platform, lifecycle, correctness, performance, freshness, entry_id AS best_entry_id, mode AS best_mode,
+       entries, verified, failing, recorded_at
+FROM compatibility_cells
 """
 
 CLOCK = """
@@ -159,7 +182,14 @@ WHERE weights_live_at IS NOT NULL
 GROUP BY platform
 """
 
-VIEWS = ("compatibility_versions", "compatibility_current", "compatibility_rollup", "day_zero_clock", "day_zero_league")
+VIEWS = (
+    "compatibility_versions",
+    "compatibility_current",
+    "compatibility_cells",
+    "compatibility_rollup",
+    "day_zero_clock",
+    "day_zero_league",
+)
 
 _FROM_RELEASE = ("hub", "repo_id", "revision")
 _FROM_DOCUMENT = {
@@ -183,12 +213,24 @@ def keep_standing() -> str:
     """The trigger that keeps `standing`, over the columns of its table."""
     names = [column.name for column in StandingRow.__table__.columns]
     values = [_FROM_DOCUMENT.get(name, f"r.{name}" if name in _FROM_RELEASE else f"NEW.{name}") for name in names]
-    return KEEP_STANDING.format(columns=_filled(names), values=_filled(values))
+    cell = CELL.format(where="c.model = NEW.model AND c.platform = NEW.platform")
+    cell_columns = _filled(_cell_columns())
+    return KEEP_STANDING.format(columns=_filled(names), values=_filled(values), cell=cell, cell_columns=cell_columns)
 
 
 def current() -> str:
     """The view `compatibility_current`, over the columns of the list."""
     return CURRENT.format(columns=_filled([_IN_VIEW.get(column.name, f"s.{column.name}") for column in COMPATIBILITY_COLUMNS]))
+
+
+def cells() -> str:
+    """The view `compatibility_cells`."""
+    due = CELL.format(where="(c.model, c.platform) IN (SELECT d.model, d.platform FROM cells d WHERE d.next_expiry < now())")
+    return CELLS.format(columns=_filled([f"k.{name}" for name in _cell_columns()]), due=due)
+
+
+def _cell_columns() -> list[str]:
+    return [column.name for column in CellRow.__table__.columns]
 
 
 def _filled(parts: list[str]) -> str:
@@ -197,7 +239,7 @@ def _filled(parts: list[str]) -> str:
 
 def statements() -> tuple[str, ...]:
     """What makes triggers and views on top of the tables, in order."""
-    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), ROLLUP, NONNEGATIVE, CLOCK, LEAGUE)
+    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), cells(), ROLLUP, NONNEGATIVE, CLOCK, LEAGUE)
 
 
 _TYPES: dict[ColumnKind, TypeEngine[Any]] = {
@@ -221,6 +263,9 @@ further (its key may have changed with what became known: dtype, plan).
 
 rollup_view = _view("compatibility_rollup", ROLLUP_COLUMNS)
 """One row a model × platform."""
+
+cells_view = Table("compatibility_cells", _views, *(Column(one.name, one.type) for one in CellRow.__table__.columns))
+"""One row a model × platform with its counts, as pages need it."""
 
 versions_view = _view("compatibility_versions", COMPATIBILITY_COLUMNS)
 """Every version of every entry, with the same columns."""
