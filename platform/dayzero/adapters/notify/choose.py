@@ -23,9 +23,10 @@ def new_secret() -> str:
 class ChosenNotifier:
     """ports.telling.Notifier over whichever channel the subscription names, to permitted addresses alone."""
 
-    def __init__(self, networks: Networks | None = None) -> None:
+    def __init__(self, networks: Networks | None = None, *, timeout_s: float = 10.0) -> None:
         self._networks = networks or Networks()
         self._poster = Poster(self._networks)
+        self._timeout_s = timeout_s
 
     def check(self, channel: Channel, target: str) -> None:
         """BadInputError when the channel cannot reach such a target, or must not."""
@@ -54,7 +55,7 @@ class ChosenNotifier:
         if subscription.channel is Channel.WEBHOOK:
             from dayzero.adapters.notify.webhook import WebhookNotifier
 
-            return WebhookNotifier(self._poster)
+            return WebhookNotifier(self._poster, timeout_s=self._timeout_s)
         from dayzero.adapters.notify.chat import AppriseNotifier
 
         return AppriseNotifier(self._networks)
