@@ -61,6 +61,9 @@ class Settings(BaseSettings):
     approve_timeout_s: float = Field(
         7 * 24 * 3600.0, description="Time that a paused run waits for the approval of its transfer.", gt=0
     )
+    public_url: str | None = Field(
+        None, description="Address by which others know the door, for links in messages and feeds; unset: that it listens on."
+    )
     subscriber_networks: tuple[str, ...] = Field(
         (),
         description="Networks (10.1.0.0/16) inside which subscribers may be told; else only public addresses are.",

@@ -17,6 +17,7 @@ from dayzero.adapters.store.compatibility import SqlCompatibilityList
 from dayzero.adapters.store.connection import open_engine
 from dayzero.adapters.store.embargoes import SqlEmbargoes
 from dayzero.adapters.store.embedded import has_database, running
+from dayzero.adapters.store.event_feed import SqlEventFeed
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
@@ -25,6 +26,7 @@ from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.adapters.vault.fernet import FernetVault
+from dayzero.adapters.vault.links import SignedLinks
 from dayzero.app.benches import bench_on
 from dayzero.domain.access import OPERATOR
 from dayzero.domain.platforms import PlatformProfile
@@ -35,9 +37,10 @@ from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.reading import Reading
 from dayzero.ports.running import Clock
-from dayzero.ports.telling import Notifier
+from dayzero.ports.telling import EventFeed, Links, Notifier
 from dayzero.settings import Settings
 from dayzero.steps.contract import Bench
+from dayzero.steps.subscribing import Doors
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,8 @@ class Plane:
     outbox: Outbox
     subscribers: Subscribers
     notifier: Notifier
+    links: Links
+    feed: EventFeed
     compatibility: CompatibilityList
     reading: Reading
     ageing: AgeingBook
@@ -60,6 +65,11 @@ class Plane:
     embargoes: Embargoes
     artifacts: ArtifactStore
     profiles: Mapping[str, PlatformProfile]
+
+    @property
+    def doors(self) -> Doors:
+        """What subscribing needs."""
+        return Doors(self.subscribers, self.notifier, self.access, self.links)
 
 
 def reading_is_open(settings: Settings) -> bool:
@@ -77,6 +87,14 @@ def reading_is_open(settings: Settings) -> bool:
 def vault_of(settings: Settings) -> FernetVault:
     """What locks the addresses and secrets of subscribers."""
     return FernetVault(settings.secrets_key or settings.data_dir / "keys" / "subscribers.key")
+
+
+def public_url_of(settings: Settings) -> str:
+    """The address that others know the door by."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
 
 
 def _database_exists(settings: Settings) -> bool:
@@ -103,7 +121,8 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
         clock = SystemClock()
         artifacts = FolderArtifacts(settings.data_dir / "artifacts")
         vault = vault_of(settings)
-        notifier = ChosenNotifier(parse_networks(settings.subscriber_networks))
+        links = SignedLinks(settings.data_dir / "keys" / "links.key", public_url_of(settings))
+        notifier = ChosenNotifier(parse_networks(settings.subscriber_networks), leave_url=links.leave_url)
         try:
             yield Plane(
                 settings=settings,
@@ -114,6 +133,8 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 outbox=SqlOutbox(engine, clock, vault),
                 subscribers=SqlSubscribers(engine, clock, vault),
                 notifier=notifier,
+                links=links,
+                feed=SqlEventFeed(reader, clock),
                 compatibility=SqlCompatibilityList(engine, clock),
                 reading=SqlReading(reader, clock, OPERATOR),
                 ageing=SqlAgeingBook(engine, clock),

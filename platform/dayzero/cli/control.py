@@ -42,7 +42,9 @@ def serve(settings: Settings) -> None:
         loops.start()
         try:
             reading = app.reading_is_open(settings)
-            door = create_app(plane, all_routers(plane, open_reading=reading, run_url=orchestrator.run_url))
+            door = create_app(
+                plane, all_routers(plane, open_reading=reading, run_url=orchestrator.run_url, public_url=settings.public_url)
+            )
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()

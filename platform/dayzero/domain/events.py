@@ -31,3 +31,11 @@ class Event:
     subject: str
     occurred_at: datetime
     fields: Mapping[str, str | int | float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A part of the events in order, and the position up to which it was looked."""
+
+    events: tuple[Event, ...]
+    position: int

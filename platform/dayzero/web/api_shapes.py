@@ -124,6 +124,20 @@ class OneRun(Shape):
     run: dict[str, Any]
 
 
+class Subscriptions(Shape):
+    """Subscriptions of a token. A new webhook's `secret` is shown once, and `problem` says why its confirmation failed."""
+
+    document: str = Field(alias="schema")
+    subscriptions: list[dict[str, Any]]
+
+
+class Replayed(Shape):
+    """How many dead letters are tried again."""
+
+    document: str = Field(alias="schema")
+    replayed: int
+
+
 class Problem(Shape):
     """What went wrong (RFC 9457), and what to do about it."""
 

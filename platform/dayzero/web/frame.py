@@ -34,6 +34,7 @@ NAVIGATION: tuple[tuple[str, str], ...] = (
     ("/platforms", "Platforms"),
     ("/releases", "Releases"),
     ("/runs", "Adaptations"),
+    ("/subscribe", "Subscribe"),
     ("/method", "Method"),
     ("/session", "Token"),
 )

@@ -5,21 +5,27 @@ from typing import Protocol
 
 from fastapi import APIRouter, Depends
 
+from dayzero.adapters.notify.choose import new_secret
 from dayzero.web.api import Listed, api_router
 from dayzero.web.entry import Evident, RunUrl, entry_router
+from dayzero.web.feeds import Telling as Fed
+from dayzero.web.feeds import feeds_router
 from dayzero.web.matrix import matrix_router
 from dayzero.web.method import method_router
 from dayzero.web.releases import releases_router
 from dayzero.web.runs import runs_router
 from dayzero.web.session import session_router
+from dayzero.web.subscribing import Telling, subscribing_router
 from dayzero.web.viewers import viewer_from
 
 
-class Whole(Listed, Evident, Protocol):
+class Whole(Listed, Evident, Fed, Telling, Protocol):
     """The control plane as all of them need it."""
 
 
-def all_routers(plane: Whole, *, open_reading: bool = True, run_url: RunUrl | None = None) -> Sequence[APIRouter]:
+def all_routers(
+    plane: Whole, *, open_reading: bool = True, run_url: RunUrl | None = None, public_url: str | None = None
+) -> Sequence[APIRouter]:
     """Pages and API. Where reading is not open, each asks for a token; `run_url` says where Prefect shows an adaptation."""
     eyes = viewer_from(plane.access, open_reading=open_reading)
     return (
@@ -28,6 +34,8 @@ def all_routers(plane: Whole, *, open_reading: bool = True, run_url: RunUrl | No
         releases_router(plane, eyes),
         runs_router(plane, eyes),
         session_router(plane.access),
+        feeds_router(plane, eyes, public_url),
+        subscribing_router(plane, new_secret),
         entry_router(plane, Depends(eyes), run_url),
         method_router(),
     )

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apprise
 
@@ -74,8 +74,9 @@ def check_apprise_target(target: str) -> apprise.Apprise:
 class AppriseNotifier:
     """Sends events to one chat or mail channel. The message's id stands in the text, so that a repeat can be told."""
 
-    def __init__(self, networks: Networks) -> None:
+    def __init__(self, networks: Networks, leave_url: Callable[[str], str] | None = None) -> None:
         self._networks = networks
+        self._leave_url = leave_url
 
     def deliver(self, subscription: Subscription, event: Event) -> None:
         """Send it; UnavailableError when the channel does not take it."""
@@ -85,7 +86,14 @@ class AppriseNotifier:
         """Send them as one message."""
         self._send(subscription, *digest_message_of(digest_id, events))
 
-    def _send(self, subscription: Subscription, title: str, body: str) -> None:
+    def invite(self, subscription: Subscription, confirm_url: str, leave_url: str) -> None:
+        """Send both links."""
+        lines = ("Somebody asked dayzero to send events here.", f"To get them: {confirm_url}", f"Never: {leave_url}")
+        self._send(subscription, "dayzero: confirm this subscription", "\n".join(lines), leaving=False)
+
+    def _send(self, subscription: Subscription, title: str, body: str, *, leaving: bool = True) -> None:
+        if leaving and self._leave_url is not None:
+            body += f"\nunsubscribe: {self._leave_url(subscription.id)}"
         channel = check_apprise_target(subscription.target)
         service = service_of(subscription.target)
         # Apprise says only yes or no (and logs why); whatever it lets through of its plugins is a no as well.

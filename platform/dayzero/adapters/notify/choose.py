@@ -2,7 +2,7 @@
 
 import base64
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dayzero.adapters.notify.networks import Networks
@@ -23,10 +23,13 @@ def new_secret() -> str:
 class ChosenNotifier:
     """ports.telling.Notifier over whichever channel the subscription names, to permitted addresses alone."""
 
-    def __init__(self, networks: Networks | None = None, *, timeout_s: float = 10.0) -> None:
+    def __init__(
+        self, networks: Networks | None = None, *, timeout_s: float = 10.0, leave_url: Callable[[str], str] | None = None
+    ) -> None:
         self._networks = networks or Networks()
         self._poster = Poster(self._networks)
         self._timeout_s = timeout_s
+        self._leave_url = leave_url
 
     def check(self, channel: Channel, target: str) -> None:
         """BadInputError when the channel cannot reach such a target, or must not."""
@@ -47,6 +50,10 @@ class ChosenNotifier:
         """Deliver several events as one message over the subscription's channel."""
         self._of(subscription).deliver_digest(subscription, digest_id, events)
 
+    def invite(self, subscription: Subscription, confirm_url: str, leave_url: str) -> None:
+        """Ask whoever is reached over the subscription's channel to confirm."""
+        self._of(subscription).invite(subscription, confirm_url, leave_url)
+
     def close(self) -> None:
         """Close open connections."""
         self._poster.close()
@@ -58,4 +65,4 @@ class ChosenNotifier:
             return WebhookNotifier(self._poster, timeout_s=self._timeout_s)
         from dayzero.adapters.notify.chat import AppriseNotifier
 
-        return AppriseNotifier(self._networks)
+        return AppriseNotifier(self._networks, self._leave_url)

@@ -20,6 +20,7 @@ from dayzero.errors import BadInputError, UnavailableError, UnreachableError
 
 LONGEST_RETRY_AFTER_S = 86_400.0
 DIGEST_TYPE = "dayzero.digest"
+CONFIRM_TYPE = "dayzero.subscription.confirm"
 _LEAVE_ALONE = frozenset((429, 502, 503, 504))
 """Answers that are about the subscriber as a whole, not about one message."""
 
@@ -90,6 +91,16 @@ class WebhookNotifier:
     def deliver_digest(self, subscription: Subscription, digest_id: str, events: Sequence[Event]) -> None:
         """Post them as one message of type `dayzero.digest`."""
         self._post(subscription, digest_id, digest_payload_of(digest_id, events))
+
+    def invite(self, subscription: Subscription, confirm_url: str, leave_url: str) -> None:
+        """Post a message of type `dayzero.subscription.confirm` with both links; a POST to the first one confirms."""
+        told = {
+            "id": f"confirm-{subscription.id}",
+            "type": CONFIRM_TYPE,
+            "timestamp": subscription.created_at,
+            "data": {"subscription": subscription.id, "confirm_url": confirm_url, "unsubscribe_url": leave_url},
+        }
+        self._post(subscription, f"confirm-{subscription.id}", canonical_json(told))
 
     def _post(self, subscription: Subscription, message_id: str, body: bytes) -> None:
         url = check_webhook_target(subscription.target)
