@@ -47,7 +47,7 @@ def keep_samples(bench: Bench, runner: Runner, request: RunRequest, document: by
 
 
 def that_tell(checks: tuple[Check, ...]) -> tuple[Check, ...]:
-    """The checks without the one over drawn inputs where every call ran the host's own kernel: it is recorded as not run, and
+    """The checks without the one over drawn inputs where every call is the host's own kernel's: it is recorded as not run, and
     nobody can do anything about it, so no headline and no rehearsal speaks of it."""
     name = CheckName.OPERATORS_DISTRIBUTIONS.value
     return tuple(check for check in checks if check.check != name or check.verdict is not Verdict.NOT_RUN) or checks

@@ -33,9 +33,13 @@ def topk_from_behind(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tenso
 
 
 def sampled(
-    run: Callable[[], object], replaced: dict[str, str] | None = None, known: dict[Any, CallFact] | None = None
+    run: Callable[[], object],
+    replaced: dict[str, str] | None = None,
+    known: dict[Any, CallFact] | None = None,
+    *,
+    natives: bool = True,
 ) -> CallSampler:
-    sampler = CallSampler(known=known or {})
+    sampler = CallSampler(known=known or {}, natives=natives)
     with torch.no_grad(), OperatorCapture(7, lambda: "model.layers.3.act", replaced or {}, (), sampler):
         run()
     return sampler
@@ -62,6 +66,14 @@ def test_of_equal_elements_any_may_be_taken() -> None:
     (own,) = sampled(lambda: torch.topk(ours, 4)).found
     assert all(sample.mismatched == 0 for sample in own.samples)
     assert fact_of(own).verdict is Verdict.NOT_RUN
+
+
+def test_only_what_the_host_does_not_compute_itself_is_run() -> None:
+    ours = torch.randn(7, 64)
+    told = sampled(lambda: (torch.exp(ours), silu_up_to(ours, 60.0)), {OURS: REPLACED}, natives=False)
+    assert [call.operator for call in told.found] == [OURS], "a plugin's operator in place of the host's"
+    # What the plugin's operator is put together from is dispatched below it, and not the model's call.
+    assert dict(told.left_out) == {call_sampler.NATIVE: 1}
 
 
 def test_floating_values_are_drawn_and_everything_else_is_kept() -> None:

@@ -52,7 +52,8 @@ def observe_operators(request: RunRequest) -> OperatorErrors:
     ids = placed(given.ids, device)
     with loading.plugins_installed(model, request) as replaced, module_paths(model) as stack, torch.no_grad():
         known = {fact.key: fact for fact in request.known_calls}
-        sampler = CallSampler(device, known, loading.option_int(request, "sample_seed", 0, least=0))
+        seed, natives = (loading.option_int(request, name, 0, least=0) for name in ("sample_seed", "sample_natives"))
+        sampler = CallSampler(device, known, seed, natives > 0)
         capture = OperatorCapture(given.ids.shape[1], lambda: stack[-1], replaced, request.bridges, sampler)
         with capture:
             cache = _cache(model(ids, use_cache=True))

@@ -188,7 +188,8 @@ def _whole(observed: OperatorErrors, told: list[_Told], counts: Counter[Verdict]
     if broken:
         return Verdict.ERROR, first_named([f"{one.fact.operator}: {one.fact.why}" for one in broken])
     if not told:
-        return Verdict.NOT_RUN, "no call was run on drawn inputs"
+        left = [f"{count} calls: {why}" for why, count in sorted(observed.left_out.items(), key=lambda item: -item[1])]
+        return Verdict.NOT_RUN, "; ".join(["no call was run on drawn inputs", *left])
     equal = sum(one.fact.identical > 0 and one.fact.verdict is Verdict.NOT_RUN for one in told)
     known = f"{len(observed.known)} of {len(told)} were known"
     if not counts[Verdict.PASS]:
