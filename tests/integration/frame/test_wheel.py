@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+
+from bare_environment import environment_with
 
 ROOT = Path(__file__).parents[3]
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
@@ -37,12 +38,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("dayzero-*.whl")
-    venv.create(folder / "env", with_pip=True)
-    python = folder / "env" / "bin" / "python"
-    pins = ROOT / "constraints.txt"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(pins), str(wheel)]
-    subprocess.run(install, check=True, cwd=folder)
-    return folder / "env" / "bin" / "dayzero"
+    return environment_with(wheel, folder / "env") / "dayzero"
 
 
 def run(dayzero: Path, *arguments: str, data_dir: str) -> subprocess.CompletedProcess[str]:
@@ -68,6 +64,14 @@ def test_the_wheel_runs_every_command(installed: Path) -> None:
         assert len(spec["layers"]) == 2 and spec["known"] is None
         listed = run(installed, "compat", "ls", "--json", data_dir=folder)
         assert listed.returncode == 0, listed.stderr
+
+
+def test_nothing_but_what_it_declares_is_there(installed: Path) -> None:
+    script = "import importlib.metadata as found; print(*(one.name for one in found.distributions()))"
+    listed = subprocess.run([str(installed.with_name("python")), "-c", script], capture_output=True, text=True, check=True)
+    names = set(listed.stdout.split())
+    assert {"dayzero", "prefect", "SQLAlchemy"} <= names
+    assert not {"torch", "transformers", "numpy", "pytest", "hypothesis"} & names
 
 
 def test_what_needs_torch_says_which_extra(installed: Path) -> None:
