@@ -8,11 +8,11 @@ from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.domain.observations import CheckName
 from dayzero.domain.planning import Degrees
-from dayzero.domain.runs import Observation, RunLimits, RunRequest
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Check, Verdict
 from dayzero.stages.judging.checks import judge
+from observing import LIMITS
 
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 TP2, PP2, EP2 = Degrees(tp=2), Degrees(pp=2), Degrees(tp=2, ep=2)
 DEGREES = (TP2, PP2, EP2)
 SEED = 20

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,25 +10,23 @@ import pytest
 
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
-from dayzero.demo_models.make import make
 from dayzero.demo_models.tiny import VOCABULARY, byte_tokenizer
 from dayzero.domain.observations import GenerationObserved
 from dayzero.domain.observed_encoding import EncodingObserved
 from dayzero.domain.observed_tasks import TasksObserved
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
+from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, Verdict
 from dayzero.stages.judging.checks import judge
+from observing import LIMITS, completed
 
 pytestmark = pytest.mark.torch
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 HARNESS = pytest.mark.skipif(find_spec("lm_eval") is None, reason="needs the extra tasks (lm-eval)")
 ONE_PATH = {"compile": False, "tokens": 32}
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    plain = make("llama-tiny", folder / "llama-tiny")
+def models(models: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    folder, plain = tmp_path_factory.mktemp("models"), models["llama-tiny"]
     bare = shutil.copytree(plain, folder / "bare", ignore=shutil.ignore_patterns("tokenizer*", "special_tokens*"))
     return {"llama-tiny": plain, "bare": bare, "encoder": write_encoder(folder / "encoder")}
 
@@ -53,20 +51,12 @@ def write_encoder(folder: Path, *, hidden: int = 64) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
-
-
 def checks(request: RunRequest, outcome: RunOutcome) -> dict[str, Check]:
     return {check.check: check for check in judge(request, outcome, load, LIMITS).checks}
 
 
 def ran(runner: SubprocessRunner, request: RunRequest) -> tuple[RunOutcome, dict[str, Check]]:
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     return outcome, checks(request, outcome)
 
 

@@ -1,6 +1,5 @@
 """One model at tp 1, 2 and 4: ranks that read nothing but their own shards, layer by layer while they compute, agree."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from dayzero.codec import load  # noqa: E402 - after importorskip
 from dayzero.domain.conversion import WeightFormat  # noqa: E402 - after importorskip
 from dayzero.domain.observed_parallel import ParallelObserved  # noqa: E402 - after importorskip
 from dayzero.domain.planning import Degrees  # noqa: E402 - after importorskip
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest  # noqa: E402 - after importorskip
+from dayzero.domain.runs import Observation, RunRequest  # noqa: E402 - after importorskip
 from dayzero.domain.verdict import Verdict  # noqa: E402 - after importorskip
 from dayzero.stages.judging.checks import judge  # noqa: E402 - after importorskip
+from observing import LIMITS, completed  # noqa: E402 - after importorskip
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 BASE: dict[str, Any] = {
     "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 4, "intermediate_size": 96,
     "vocab_size": 70, "head_dim": 8, "pad_token_id": 0, "tie_word_embeddings": False,
@@ -39,13 +38,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "fp8": ("llama", {"hidden_size": 512, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64,
                       "intermediate_size": 512}),
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
 
 
 def save(kind: str, into: Path) -> Path:
@@ -70,8 +62,7 @@ def observed(runner: SubprocessRunner, model: Path, tp: int, folder: Path) -> Pa
     degrees = Degrees(tp=tp)
     shard_model(model, folder / f"tp{tp}", degrees)
     request = RunRequest(Observation.PARALLEL, "cpu", str(model), str(folder / f"tp{tp}"), degrees)
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     result = judge(request, outcome, load, LIMITS)
     assert result.checks[0].verdict is (Verdict.PASS if tp > 1 else Verdict.NOT_RUN), result.checks[0].reason
     return load(ParallelObserved, outcome.document)

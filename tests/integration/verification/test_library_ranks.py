@@ -1,6 +1,5 @@
 """Defects that stand in the modelling library's own parallel runs are found without being told where; sound runs pass."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from dayzero.domain.verdict import Verdict
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 LOGITS, PRINTS, SHARE = CheckName.PARALLEL_LOGITS, CheckName.PARALLEL_FINGERPRINTS, CheckName.PARALLEL_SHARE
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
 
 
 def test_jamba_in_two_stages_is_wrong_from_the_hand_over_on(runner: SubprocessRunner, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Real observations of the tiny models in child processes: sound ones pass, planted faults are found and named."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,34 +13,20 @@ from dayzero.demo_models.make import make
 from dayzero.domain.observations import LayerErrors, MemoryObserved, OperatorErrors
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging.checks import Judged, judge
 from dayzero.stages.judging.memory import predicted_memory
 from dayzero.stages.judging.sampled import distributions_check, facts_of
 from dayzero.stages.precision.planting import planted_layer
 from dayzero.stages.structure.reading import read_spec
+from observing import LIMITS, completed
 
 pytestmark = pytest.mark.torch
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return {kind: make(kind, folder / kind) for kind in ("llama-tiny", "deepseek-tiny")}
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
 
 
 def judged(runner: SubprocessRunner, request: RunRequest) -> Judged:
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     return judge(request, outcome, load, LIMITS)
 
 
@@ -160,8 +146,7 @@ def test_ranks_hold_the_planned_weights_and_the_predicted_state(
     request = RunRequest(
         Observation.MEMORY, "cpu", str(models[kind]), str(tmp_path / "shards"), degrees, options={"prompt_tokens": 64}
     )
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     observed = load(MemoryObserved, outcome.document)
     spec = read_spec((models[kind] / "config.json").read_bytes(), None)
     weights = tuple(manifest.rank_weight_bytes(rank) for rank in range(degrees.world))

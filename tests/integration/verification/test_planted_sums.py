@@ -1,6 +1,6 @@
 """A sum over ranks that is lost or taken twice on one rank is named with its layer, its module and that rank."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,30 +8,16 @@ from verification_shards import shard_model
 
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
-from dayzero.demo_models.make import make
 from dayzero.domain.observations import CheckName
 from dayzero.domain.observed_parallel import ParallelObserved
 from dayzero.domain.planning import Degrees
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Check, Verdict
 from dayzero.stages.judging.checks import Judged, judge
+from observing import LIMITS, completed
 
 pytestmark = pytest.mark.torch
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 TP2, EP2, PP2 = Degrees(tp=2), Degrees(tp=2, ep=2), Degrees(pp=2)
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return {kind: make(kind, folder / kind) for kind in ("llama-tiny", "deepseek-tiny")}
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
 
 
 def observed(
@@ -39,8 +25,7 @@ def observed(
 ) -> tuple[ParallelObserved, Judged]:
     shard_model(model, shards, degrees)
     request = RunRequest(Observation.PARALLEL, "cpu", str(model), str(shards), degrees, options=options)
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     return load(ParallelObserved, outcome.document), judge(request, outcome, load, LIMITS)
 
 
@@ -89,8 +74,7 @@ def test_ranks_that_hold_everything_miss_their_share(
 ) -> None:
     model = models["llama-tiny"]
     request = RunRequest(Observation.PARALLEL, "cpu", str(model), degrees=Degrees(tp=2), options={"engine": "transformers"})
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     result = judge(request, outcome, load, LIMITS)
     assert named(result, CheckName.PARALLEL_LOGITS).verdict is Verdict.PASS
     assert named(result, CheckName.PARALLEL_FINGERPRINTS).verdict is Verdict.PASS

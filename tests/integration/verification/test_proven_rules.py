@@ -4,7 +4,6 @@ Each is a tiny model of random weights that the library builds and saves. The ru
 was chosen for: copied key-value heads, vocabulary rows with padding, norms over all heads, slices and copies of experts.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ from verification_shards import shard_model
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.domain.planning import Degrees
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
+from dayzero.domain.runs import Observation, RunEnd, RunRequest
 from dayzero.domain.verdict import Verdict
 from dayzero.stages.judging.checks import judge
 from dayzero.stages.structure.families import FAMILIES
+from observing import LIMITS, completed
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
 
 BASE: dict[str, Any] = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48,
@@ -58,13 +57,6 @@ HARD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
-
-
 def save(family: str, into: Path) -> Path:
     """A tiny model of the family, its weights wide enough that a wrong rule shows."""
     fields = {name: value for name, value in {**BASE, **MODELS[family]}.items() if value is not None}
@@ -83,8 +75,7 @@ def agrees(runner: SubprocessRunner, family: str, degrees: Degrees, redundant: i
     model = save(family, folder / "model")
     manifest = shard_model(model, folder / "shards", degrees, redundant)
     request = RunRequest(Observation.PARALLEL, "cpu", str(model), str(folder / "shards"), degrees)
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     result = judge(request, outcome, load, LIMITS)
     assert result.checks[0].verdict is Verdict.PASS, result.checks[0].reason
     held = [row.value for row in result.measurements if row.name == "rank_weight_bytes"]

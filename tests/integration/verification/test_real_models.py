@@ -1,6 +1,5 @@
 """Real weights: greedy texts against the reference, and an encoder through all that applies to it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,25 +7,17 @@ import pytest
 from dayzero.adapters.runners.isolated import SubprocessRunner
 from dayzero.codec import load
 from dayzero.domain.observed_encoding import EncodingObserved
-from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunRequest
+from dayzero.domain.runs import Observation, RunRequest
 from dayzero.domain.verdict import Check, Verdict
 from dayzero.stages.judging.checks import judge
+from observing import LIMITS, completed
 from real_models import minilm, smollm2
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
-LIMITS = RunLimits(timeout_s=280, memory_bytes=8 << 30)
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    kept = SubprocessRunner(tmp_path_factory.mktemp("work"))
-    yield kept
-    kept.close()
 
 
 def checks(runner: SubprocessRunner, request: RunRequest) -> tuple[bytes, dict[str, Check]]:
-    outcome = runner.run(request, LIMITS)
-    assert outcome.end is RunEnd.COMPLETED, outcome.reason + outcome.log_tail
+    outcome = completed(runner, request)
     return outcome.document, {check.check: check for check in judge(request, outcome, load, LIMITS).checks}
 
 

@@ -1,6 +1,5 @@
 """Rehearsals in real child processes: dummy weights of a reduced architecture through the real observations."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +13,6 @@ from fakes_bench import Made, make_bench
 
 pytestmark = pytest.mark.torch
 CONFIGS = Path(__file__).parents[2] / "golden" / "configs"
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubprocessRunner]:
-    made = SubprocessRunner(tmp_path_factory.mktemp("runs"))
-    yield made
-    made.close()
 
 
 def rehearsal(folder: Path, config: bytes, runner: SubprocessRunner) -> Made:
