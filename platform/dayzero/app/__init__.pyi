@@ -21,6 +21,8 @@ from .databases import PostgresKeeper as PostgresKeeper
 from .databases import prefect_database as prefect_database
 from .endpoints import EndpointVerified as EndpointVerified
 from .endpoints import verify_endpoint as verify_endpoint
+from .failures import foretold_for as foretold_for
+from .failures import gaps_on as gaps_on
 from .health import Examined as Examined
 from .health import database_revision as database_revision
 from .health import examine as examine

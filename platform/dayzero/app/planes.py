@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 
 from dayzero.adapters.host.clock import SystemClock
@@ -18,6 +18,7 @@ from dayzero.adapters.store.connection import open_engine
 from dayzero.adapters.store.embargoes import SqlEmbargoes
 from dayzero.adapters.store.embedded import has_database, running
 from dayzero.adapters.store.event_feed import SqlEventFeed
+from dayzero.adapters.store.failures import SqlFailureMemory
 from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
@@ -33,6 +34,7 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.ports.access import Access, Embargoes
 from dayzero.ports.ageing import AgeingBook
 from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscribers, WatchBook, Workforce
+from dayzero.ports.failures import FailureMemory
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.reading import Reading
@@ -60,6 +62,7 @@ class Plane:
     compatibility: CompatibilityList
     reading: Reading
     ageing: AgeingBook
+    failures: FailureMemory
     workforce: Workforce
     access: Access
     embargoes: Embargoes
@@ -138,6 +141,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 compatibility=SqlCompatibilityList(engine, clock),
                 reading=SqlReading(reader, clock, OPERATOR),
                 ageing=SqlAgeingBook(engine, clock),
+                failures=SqlFailureMemory(engine, clock),
                 workforce=SqlWorkforce(engine, clock),
                 access=SqlAccess(engine, clock),
                 embargoes=SqlEmbargoes(engine, clock),
@@ -162,4 +166,4 @@ def recorded_plane(settings: Settings) -> Iterator[Plane | None]:
 
 def control_bench(plane: Plane) -> Bench:
     """The bench of the control plane's own steps."""
-    return bench_on(plane.ledger, plane.settings)
+    return replace(bench_on(plane.ledger, plane.settings), known_failures=plane.failures.known)

@@ -24,6 +24,7 @@ def ops(
         from dayzero.domain.operators import TraceOptions
         from dayzero.settings import load_settings
         from dayzero.stages.coverage.document import ops_document
+        from dayzero.stages.failures.foretelling import sentence
         from dayzero.steps import prestaging
 
         options = TraceOptions(tp=tp or 1, degrees=tuple(collectives or ()), compiled=compiled)
@@ -35,6 +36,11 @@ def ops(
         shown += [prestaging.coverage_report(report, reused=False)] if report is not None else []
         for step in shown:
             print_table(step.headline, step.table, notes=step.notes)
+        if report is not None and platform is not None:
+            known = app.foretold_for(load_settings(), platform, needed)
+            print_table(
+                f"{len(known)} known failures that it will meet (predicted)", [], notes=[sentence(one) for one in known]
+            )
     if report is not None and report.graph_coverage is None:
         raise typer.Exit(ExitCode.NOT_MEASURED)
     if report is not None and report.gaps:

@@ -60,6 +60,32 @@ def show(slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json
 
 
 @app.command()
+def gaps(context: typer.Context, slug: Annotated[str, typer.Argument(help="Platform slug.")], json: Json = False) -> None:
+    """Operators that a platform lacks, the most worthwhile to bridge first: by the models that lack nothing else."""
+    profile = dayzero.known_platform(load_settings(), slug)
+    with open_plane(context) as plane:
+        found = dayzero.gaps_on(plane, profile.slug)
+    if json:
+        print_document({"schema": "dayzero.gaps/1", "platform": profile.slug, "gaps": plain(found)})
+        return
+    rows = [
+        {
+            "operator": gap.operator,
+            "models": len(gap.models),
+            "unlocked alone": len(gap.unlocked),
+            "first": ", ".join(gap.models[:3]),
+            "owner": gap.failure.owner or "nobody",
+            "ticket": gap.failure.ticket or "",
+            "failure": gap.failure.signature[:8],
+        }
+        for gap in found
+    ]
+    print_table(
+        f"{len(rows)} gaps of {profile.slug}", rows, notes=("say who sees to one: dayzero failures explain FAILURE --owner …",)
+    )
+
+
+@app.command()
 def new(
     slug: Annotated[str, typer.Argument(help="A name for it: lower-case letters, digits and dashes.")],
     device: Annotated[str, typer.Option("--device", help="The device type that torch uses for it.")] = "cuda",

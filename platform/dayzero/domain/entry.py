@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dayzero.domain.ageing import Basis
+from dayzero.domain.failures import Symptom
 from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
 from dayzero.domain.waivers import Waiver
@@ -103,6 +104,10 @@ class CompatibilityEntry:
     """Those by which a failing check does not make the entry failing; with any of them it is never verified."""
     waived_until: datetime | None = None
     """When the first of them expires: from then on the entry is stale."""
+    failures: tuple[Symptom, ...] = ()
+    """What it met: gaps, culprits, and checks that fail or err."""
+    foretold: tuple[str, ...] = ()
+    """Known failures of the platform that it is expected to meet, a sentence each; predicted, and no verdict follows."""
     basis: Basis | None = None
     """What it rests on beside its content and method; None where an older version derived it."""
 

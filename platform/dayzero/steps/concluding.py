@@ -25,6 +25,8 @@ from dayzero.ports.catalog import Catalog
 from dayzero.stages.entries.deciding import derive_entry, predicted_entry
 from dayzero.stages.entries.required import METHODS
 from dayzero.stages.entries.waiving import in_force
+from dayzero.stages.failures.finding import failures_of
+from dayzero.stages.failures.foretelling import foretold, sentence
 from dayzero.steps.contract import Bench
 from dayzero.steps.stacks import STACK, recipe_of
 from dayzero.steps.waiting import no_manifest_reason, no_worker_reason
@@ -135,7 +137,18 @@ def entry_of(
     stack = offered[1] if offered else None
     key = key_of(adaptation, found, stack)
     basis = basis_of(stack, found.recipe, bench.profiles.get(adaptation.platform))
-    return replace(_derived(bench, adaptation, found, key, blocked_reason, clock or DayZeroClock(), waivers), basis=basis)
+    entry = _derived(bench, adaptation, found, key, blocked_reason, clock or DayZeroClock(), waivers)
+    known = (
+        ()
+        if found.inventory is None
+        else foretold(found.inventory, bench.known_failures(adaptation.platform), stack.fingerprint if stack else None)
+    )
+    return replace(
+        entry,
+        basis=basis,
+        failures=failures_of(entry, offered[0].sampled if offered else ()),
+        foretold=tuple(sentence(one) for one in known) if adaptation.purpose is Purpose.PRESTAGE else (),
+    )
 
 
 def _derived(

@@ -1,12 +1,13 @@
 """What every step is given and what it gives back."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.bridges import Bridge
+from dayzero.domain.failures import KnownFailure
 from dayzero.domain.planning import Degrees, PlanRequest
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.precision_policy import PrecisionPolicy
@@ -67,6 +68,7 @@ class Bench:
     `tasks`: whether the shipped questions are asked.
     `witness` tells what a trusted node of this site signed of the rank files of a release.
     `engine` names whose ranks a parallel run takes: our own, or a library's from the checkpoint (transformers).
+    `known_failures` tells what went wrong on a platform before (on a worker: nothing).
     `approve` is asked before a transfer of `approve_below_bytes` or more, and raises BlockedError to refuse.
     """
 
@@ -102,6 +104,7 @@ class Bench:
     stacks: Stacks | None = None
     engine: str = OWN_ENGINE
     policy: PrecisionPolicy | None = None
+    known_failures: Callable[[str], Sequence[KnownFailure]] = field(default=lambda platform: (), compare=False)
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
     stacked: dict[Lease, StackRecipe] = field(default_factory=dict, compare=False)
 

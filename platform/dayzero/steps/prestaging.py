@@ -29,6 +29,7 @@ from dayzero.stages.configuration.quantization import MAX_SIDE_BYTES, SIDE_FILE
 from dayzero.stages.coverage.bridging import verified
 from dayzero.stages.coverage.covering import cover, with_exclusions
 from dayzero.stages.entries.deciding import coverage_check
+from dayzero.stages.failures.foretelling import foretold, sentence
 from dayzero.stages.inventory.taking import inventory_of
 from dayzero.stages.judging.same_code import SAME_CODE, as_same_code
 from dayzero.stages.platforms.sampled import as_told
@@ -320,7 +321,16 @@ def coverage_step(bench: Bench, lease: Lease) -> StepReport:
         check = Check(CheckLayer.OPERATOR_COVERAGE, COVERAGE, "tp1", Verdict.NOT_RUN, Grade.PREDICTED, str(error))
         bench.ledger.put_check(check, lease)
         return StepReport("coverage", f"not_run: {error}", verdict=Verdict.NOT_RUN)
-    return coverage_report(kept.noun, reused=kept.reused)
+    report = coverage_report(kept.noun, reused=kept.reused)
+    return replace(report, notes=(*report.notes, *foreseen(bench, lease)))
+
+
+def foreseen(bench: Bench, lease: Lease) -> tuple[str, ...]:
+    """Known failures of the platform that the model is expected to meet, a sentence each."""
+    platform = subject_of(bench, lease).profile.slug
+    told = bench.ledger.manifest(platform)
+    known = foretold(inventory(bench, lease).noun, bench.known_failures(platform), told[1].fingerprint if told else None)
+    return tuple(sentence(one) for one in known)
 
 
 def coverage_report(report: CoverageReport, *, reused: bool) -> StepReport:

@@ -13,6 +13,7 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.day_zero import clock_of
 from dayzero.adapters.store.entries import append_entry
 from dayzero.adapters.store.events import Field, adaptation_fields, entry_fields, release_fields, write_event
+from dayzero.adapters.store.failures import remember
 from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.rows import adaptation_of, adaptation_row, adaptations_query, utc
@@ -105,6 +106,8 @@ class SqlCatalog:
             row.state, row.reason, row.finished_at = state.value, reason, now
             session.flush()
             end_reruns(session, row.id, now)
+            if entry is not None:
+                remember(session, row, model, entry.failures, now)
             appended = None if entry is None else append_entry(session, row, model, entry, now)
             _write_end(session, row, model, now, {} if appended is None else entry_fields(appended))
             return adaptation_of(row, model)
