@@ -29,7 +29,7 @@ from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.adapters.vault.fernet import FernetVault
 from dayzero.adapters.vault.links import SignedLinks
 from dayzero.app.benches import bench_on
-from dayzero.domain.access import OPERATOR
+from dayzero.domain.access import ANYONE, OPERATOR
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.ports.access import Access, Embargoes
 from dayzero.ports.ageing import AgeingBook
@@ -165,5 +165,5 @@ def recorded_plane(settings: Settings) -> Iterator[Plane | None]:
 
 
 def control_bench(plane: Plane) -> Bench:
-    """The bench of the control plane's own steps."""
-    return replace(bench_on(plane.ledger, plane.settings), known_failures=plane.failures.known)
+    """The bench of the control plane's own steps; what it foretells stands in entries, so it knows what anybody may see."""
+    return replace(bench_on(plane.ledger, plane.settings), known_failures=plane.failures.seen_by(ANYONE).known)

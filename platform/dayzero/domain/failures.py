@@ -36,8 +36,8 @@ class Symptom:
 class KnownFailure:
     """A root cause as far as its signature tells: the same on every model that it hit.
 
-    `symptom` are the first words that were said of it; `cause`, `workaround`, `owner` and `ticket` are what people added. `models`
-    are hit now, `former` were and no longer are; `stacks` are the fingerprints that it showed itself in.
+    `symptom` are the first words that were said of it; `cause`, `workaround`, `owner` and `ticket` are what people added.
+    `models` are hit now, `former` were and no longer are; `stacks` are the fingerprints that it showed itself in.
     """
 
     signature: str

@@ -143,11 +143,13 @@ def entry_of(
         if found.inventory is None
         else foretold(found.inventory, bench.known_failures(adaptation.platform), stack.fingerprint if stack else None)
     )
+    met = tuple(sentence(one) for one in known) if adaptation.purpose is Purpose.PRESTAGE else ()
     return replace(
         entry,
         basis=basis,
         failures=failures_of(entry, offered[0].sampled if offered else ()),
-        foretold=tuple(sentence(one) for one in known) if adaptation.purpose is Purpose.PRESTAGE else (),
+        foretold=met,
+        left=(*met, *entry.left),
     )
 
 

@@ -114,7 +114,9 @@ def test_what_a_model_uses_and_others_failed_with_is_foretold() -> None:
     ]
     found = foretold(INVENTORY, failures, "s1")
     assert [(one.failure.operator, one.uses) for one in found] == [("aten.mm.default", 12), ("norm.rms", 4)]
-    explained = replace(found[0].failure, cause="the tile is too small", workaround="pad to 16", owner="kernels", ticket="http://t/1")
+    explained = replace(
+        found[0].failure, cause="the tile is too small", workaround="pad to 16", owner="kernels", ticket="http://t/1"
+    )
     said = sentence(replace(found[0], failure=explained, same_stack=False))
     assert said.endswith(
         "hit 2 models on another stack; cause: the tile is too small; workaround: pad to 16; owner: kernels; http://t/1"

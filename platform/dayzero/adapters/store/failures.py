@@ -73,7 +73,7 @@ class SqlFailureMemory:
             seen_by(sight, FailureHitRow.model, FailureHitRow.platform),
         )
         by_signature: dict[str, list[FailureHitRow]] = {}
-        for hit in session.execute(hits.order_by(FailureHitRow.seen_at, FailureHitRow.adaptation_id)).scalars():
+        for hit in session.execute(hits.order_by(FailureHitRow.seen_at, FailureHitRow.model)).scalars():
             by_signature.setdefault(hit.signature, []).append(hit)
         return [_noun(row, by_signature[row.signature]) for row in rows if row.signature in by_signature]
 

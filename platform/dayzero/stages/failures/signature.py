@@ -11,9 +11,9 @@ DIGITS = 16
 _DIFFERS = (
     (re.compile(r"\b(?:hf|ms|dir|config):\S+"), "<model>"),
     (re.compile(r"(?<![\w.])(?:/[\w.@+-]+){2,}"), "<path>"),
-    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "<address>"),
-    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE), "#"),
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE), "#"),
+    (re.compile(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{12,}\b", re.IGNORECASE), "#"),
 )
 _NUMBER = re.compile(r"[-+]?\d[\d,_]*(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
