@@ -11,7 +11,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Mode, Verdict
-from dayzero.stages.entries.deciding import _counts
+from dayzero.stages.entries.deciding import counts
 from dayzero.stages.judging.checks import judge
 from dayzero.stages.judging.memory import TOLERANCE, memory_check, predicted_memory
 from dayzero.stages.memory.error import ERROR, error_words, memory_error
@@ -91,4 +91,4 @@ def test_the_error_of_a_platform_is_unknown_where_nothing_was_measured() -> None
 
 def test_a_wrong_prediction_says_nothing_against_the_model() -> None:
     wrong = Check(CheckLayer.MEMORY_PARALLELISM, "memory.model", "tp1", Verdict.FAIL, Grade.MEASURED, "off")
-    assert not _counts(wrong, Mode.INFERENCE) and _counts(replace(wrong, check="memory.peak"), Mode.INFERENCE)
+    assert not counts(wrong, Mode.INFERENCE) and counts(replace(wrong, check="memory.peak"), Mode.INFERENCE)
