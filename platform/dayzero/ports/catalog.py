@@ -38,6 +38,15 @@ class SeenRepo:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A repository that a poll did not take, and why; `failed`: it could not be looked at."""
+
+    repo_id: str
+    reason: str
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """What recording a release did: its id, whether it was new, and the adaptations requested for it."""
 
@@ -63,6 +72,10 @@ class WatchBook(Protocol):
 
     def polled(self, source_id: str, error: str | None) -> None:
         """Note the time of a poll and what went wrong in it (None: nothing)."""
+        ...
+
+    def passed_over(self, source_id: str, noted: Sequence[PassedOver]) -> None:
+        """Note repositories that a poll did not take, and why; what was noted of one before is replaced if it differs."""
         ...
 
     def seen(self, hub: HubKind, endpoint: str | None, repo_id: str) -> SeenRepo | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from dayzero.domain.release import HubKind, ReleaseStage
 from dayzero.domain.watching import RepoListing, WatchSource
 from dayzero.errors import DayzeroError, UnavailableError
-from dayzero.ports.catalog import WatchBook
+from dayzero.ports.catalog import PassedOver, WatchBook
 from dayzero.ports.hub import Hub
 from dayzero.stages.watching.stages import decide
 
@@ -104,6 +104,10 @@ def poll_source(book: WatchBook, hub: Hub, source: WatchSource, default_platform
     except DayzeroError as failure:
         error = str(failure)
     report = tally.report(source.id, error)
+    passed = [PassedOver(one.repo_id, one.note) for one in report.ignored]
+    failed = [PassedOver(one.repo_id, one.note, failed=True) for one in report.errors]
+    if passed or failed:
+        book.passed_over(source.id, (*passed, *failed))
     book.polled(source.id, report.trouble)
     return report
 

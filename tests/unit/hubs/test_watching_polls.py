@@ -8,7 +8,7 @@ from pathlib import Path
 from dayzero.domain.release import HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.watching import RepoListing, Rule, WatchSource
 from dayzero.errors import BadInputError, DayzeroError, UnavailableError
-from dayzero.ports.catalog import Recorded, SeenRepo
+from dayzero.ports.catalog import PassedOver, Recorded, SeenRepo
 from dayzero.ports.hub import Progress
 from dayzero.stages.watching.roles import role_of
 from dayzero.stages.watching.stages import stage_of
@@ -61,6 +61,7 @@ class FakeBook:
     listed: tuple[WatchSource, ...] = ()
     recorded: list[tuple[Release, tuple[str, ...]]] = field(default_factory=list)
     polls: list[tuple[str, str | None]] = field(default_factory=list)
+    noted: tuple[PassedOver, ...] = ()
 
     def sources(self) -> Sequence[WatchSource]:
         return self.listed
@@ -70,6 +71,9 @@ class FakeBook:
 
     def remove_source(self, source_id: str) -> None:
         raise NotImplementedError
+
+    def passed_over(self, source_id: str, noted: Sequence[PassedOver]) -> None:
+        self.noted = tuple(noted)
 
     def polled(self, source_id: str, error: str | None) -> None:
         self.polls.append((source_id, error))

@@ -113,7 +113,9 @@ class WorkReading(ABC):
     def sightings(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:
         """Repositories that were not taken, the newest decision first."""
         order = (SightingRow.seen_at.desc(), SightingRow.source_id, SightingRow.repo_id)
+        taken = select(ReleaseRow.id).where(ReleaseRow.hub == SourceRow.hub, ReleaseRow.repo_id == SightingRow.repo_id)
         query = select(SightingRow, SourceRow).join(SourceRow).order_by(*order).limit(limit + 1)
+        query = query.where(~taken.where(ReleaseRow.recorded_at >= SightingRow.seen_at).exists())
         if cursor is not None:
             at, source, repo = place_of(cursor, [datetime, str, str])
             same = and_(SightingRow.seen_at == at, SightingRow.source_id == source, SightingRow.repo_id > repo)

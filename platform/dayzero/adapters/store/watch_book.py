@@ -15,6 +15,7 @@ from dayzero.adapters.store.limits import document_of, short_name
 from dayzero.adapters.store.models import model_of
 from dayzero.adapters.store.rows import maybe_utc, source_of
 from dayzero.adapters.store.tables import ModelRow, ReleaseRow, SourceRow
+from dayzero.adapters.store.tables_telling import SightingRow
 from dayzero.adapters.store.work import request_prestage, request_work
 from dayzero.domain.adaptation import Purpose
 from dayzero.domain.canonical import digest, plain
@@ -23,9 +24,10 @@ from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, con
 from dayzero.domain.verdict import Mode
 from dayzero.domain.watching import Rule, WatchSource
 from dayzero.errors import NotFoundError
-from dayzero.ports.catalog import Recorded, SeenRepo
+from dayzero.ports.catalog import PassedOver, Recorded, SeenRepo
 from dayzero.ports.running import Clock
 
+_NOTES_AT_ONCE = 500
 _LOCK = 0x72656C73  # "rels": releases are recorded one after the other
 _ORDER = (ReleaseStage.ANNOUNCED, ReleaseStage.CONFIG, ReleaseStage.WEIGHTS_PARTIAL, ReleaseStage.WEIGHTS)
 _GONE = (ReleaseStage.SUPERSEDED.value, ReleaseStage.WITHDRAWN.value)
@@ -68,6 +70,29 @@ class SqlWatchBook:
         with transaction(self._engine) as session:
             row = _source(session, source_id)
             row.last_polled_at, row.last_error = self._clock.now(), error
+
+    def passed_over(self, source_id: str, noted: Sequence[PassedOver]) -> None:
+        """Note repositories that a poll did not take, and why; what was noted of one before is replaced if it differs."""
+        now = self._clock.now()
+        rows = [
+            {
+                "source_id": source_id,
+                "repo_id": one.repo_id[:1000],
+                "reason": one.reason[:2000],
+                "failed": one.failed,
+                "seen_at": now,
+            }
+            for one in {one.repo_id: one for one in noted}.values()
+        ]
+        with transaction(self._engine) as session:
+            if session.get(SourceRow, source_id) is None:
+                return
+            for first in range(0, len(rows), _NOTES_AT_ONCE):
+                made = insert(SightingRow).values(rows[first : first + _NOTES_AT_ONCE])
+                new = {name: made.excluded[name] for name in ("reason", "failed", "seen_at")}
+                differs = (SightingRow.reason != made.excluded.reason) | (SightingRow.failed != made.excluded.failed)
+                keys = ["source_id", "repo_id"]
+                session.execute(made.on_conflict_do_update(index_elements=keys, set_=new, where=differs))
 
     def seen(self, hub: HubKind, endpoint: str | None, repo_id: str) -> SeenRepo | None:
         """The newest recorded release of a repository; one that stands comes before a superseded one."""
