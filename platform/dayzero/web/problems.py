@@ -38,7 +38,7 @@ def answer_error(request: Request, error: Exception) -> Response:
     if path.startswith(PREFIX):
         return error_answer(request, error)
     status, detail, remedy, headers = _said(error)
-    if path.startswith(("/v1/", "/healthz", "/static/", "/badge/")):
+    if path.startswith(("/v1/", "/healthz", "/static/", "/badge/", "/feed.")):
         return problem(status, detail, remedy, headers)
     shown = page("problem.html", title=TITLES.get(status, "Problem"), problem=detail, status=status, remedy=remedy, code=status)
     shown.headers.update(headers)
