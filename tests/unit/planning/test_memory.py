@@ -113,6 +113,14 @@ def test_logits_lie_on_the_last_stage() -> None:
     assert items(spec, workload, Degrees(pp=2), stage=1)["logits"] == 3 * 128256 * (2 + 4)
 
 
+def test_a_host_copies_a_head_of_16_bits_for_each_sequence() -> None:
+    spec, workload = spec_of("meta-llama/Meta-Llama-3.1-70B"), Workload(concurrency=3)
+    host = replace(BARE, torch_device="cpu")
+    found = items(spec, workload, Degrees(tp=2), profile=host)["logits"]
+    assert found == 3 * (128256 * (2 + 4) + 128256 // 2 * 8192 * 2)
+    assert any(one.field == "logits" for one in MemoryModel(spec, host, workload).assumptions(PLAIN))
+
+
 def test_a_reserve_is_an_item_where_it_was_measured_and_an_assumption_where_not() -> None:
     spec = spec_for(SMOLLM2)
     measured = replace(BARE, reserve_bytes=Figure(5e8, "B", "a test", FigureStatus.PROBED))

@@ -6,7 +6,7 @@ from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.findings import Assumption
 from dayzero.domain.planning import Choices, Workload
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.stages.memory.step import CAPACITY, Execution
+from dayzero.stages.memory.step import CAPACITY, Execution, copies_head
 
 
 def memory_assumptions(
@@ -32,6 +32,9 @@ def _assumptions(
         yield Assumption("activations", "attention is fused: no scores are kept", "every current training framework fuses it")
     if not execution.fused_elementwise:
         yield Assumption("execution", "one operator at a time", "the modelling library runs there, without fused kernels")
+    if copies_head(profile, execution) and workload.training is None:
+        how = "in 16 bits a copy of the head for each sequence"
+        yield Assumption("logits", how, "torch 2.13 multiplies the last tokens of a prefill as a batch of matrices on a host")
     if any(layer.experts for layer in spec.layers):
         share = f"an even share of the tokens times {CAPACITY}"
         yield Assumption("expert_buffers", share, "routing decides; this is the capacity factor of Switch Transformers")

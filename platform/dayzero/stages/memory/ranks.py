@@ -29,13 +29,14 @@ from dayzero.stages.memory.mixers import mixer_bytes
 from dayzero.stages.memory.parameters import TrainedParameters
 from dayzero.stages.memory.state import CacheShape, cache_dtype_of, cache_shape, hybrid_pages, sequence_bytes
 from dayzero.stages.memory.state_of_sequence import cache_element_bytes
-from dayzero.stages.memory.step import ENGINE, LIBRARY, Execution, Step, sequences_of, step_of
+from dayzero.stages.memory.step import ENGINE, LIBRARY, Execution, Step, copies_head, sequences_of, step_of
 from dayzero.stages.memory.training import gather_bytes, micro_batches_of, replicas_of, state_items
 from dayzero.stages.parameters.weights import expert_bytes
 
 Counted = tuple[tuple[int, int], ...]
 """Kinds of layers by number, each with how many there are."""
 
+HALF_BYTES = 2
 ALWAYS = ("state", "activations")
 """Items that are there even when they take nothing."""
 
@@ -201,14 +202,24 @@ class MemoryModel:
 
     def _logits(self, degrees: Degrees, stage: int, step: Step) -> int:
         """On the last stage. Serving: of each sequence's last token, whole, in the native dtype and in float32, in which it is
-        sampled. Training: this rank's share of the vocabulary for every token, native, in float32, and the gradient."""
+        sampled, and on a host in 16 bits a copy of the head. Training: this rank's share of the vocabulary for every token,
+        native, in float32, and the gradient."""
         if stage != degrees.pp - 1:
             return 0
-        vocabulary = self.spec.vocabulary_size or 0
-        if self.workload.training is None:
+        vocabulary, serving = self.spec.vocabulary_size or 0, self.workload.training is None
+        if serving and not self._copies_head(step):
             return sequences_of(self.workload, degrees) * vocabulary * (step.element_bytes + 4)
         parts = partition_at(place_of("lm_head.weight", len(self.spec.layers)), self.spec, degrees).parts
-        return step.tokens * -(-vocabulary // parts) * (step.element_bytes + 4 + 4)
+        rows = -(-vocabulary // parts)
+        if serving:
+            copied = rows * step.hidden * step.element_bytes
+            return sequences_of(self.workload, degrees) * (vocabulary * (step.element_bytes + 4) + copied)
+        return step.tokens * rows * (step.element_bytes + 4 + 4)
+
+    def _copies_head(self, step: Step) -> bool:
+        """Whether torch makes a copy of the head for each sequence: the last tokens of a prefill are no matrix of their own, so
+        that it multiplies batches, for which a host's kernels of 16 bits want the weight turned round (measured)."""
+        return copies_head(self.profile, self.execution) and step.element_bytes == HALF_BYTES
 
     def _expert_bytes(self, kind: int) -> int:
         return self._size("expert", kind, lambda layer: expert_bytes(self.spec, layer))

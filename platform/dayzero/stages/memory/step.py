@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dayzero.domain.architecture import ModelSpec
 from dayzero.domain.planning import Choices, Degrees, Workload
+from dayzero.domain.platforms import PlatformProfile
 from dayzero.stages.parameters.weights import ELEMENT_BYTES
 
 CAPACITY = 1.25
@@ -33,6 +34,11 @@ LIBRARY = Execution(fused_elementwise=False)
 
 EAGER = Execution(fused_attention=False, fused_elementwise=False, experts="loop")
 """The modelling library's plain path, which our parallel runner takes."""
+
+
+def copies_head(profile: PlatformProfile, execution: Execution) -> bool:
+    """Whether the modelling library computes on a host, where a head in 16 bits is copied for each sequence."""
+    return profile.torch_device == "cpu" and not execution.fused_elementwise
 
 
 @dataclass(frozen=True, slots=True)
