@@ -24,6 +24,7 @@ from .endpoints import verify_endpoint as verify_endpoint
 from .failures import foretold_for as foretold_for
 from .failures import gaps_on as gaps_on
 from .health import Examined as Examined
+from .health import add_database_reader as add_database_reader
 from .health import database_revision as database_revision
 from .health import examine as examine
 from .health import status_of as status_of

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dayzero.adapters.images.builder import DockerImageBuilder
 from dayzero.adapters.store.migrate import current, upgrade
+from dayzero.adapters.store.readers import add_reader
 from dayzero.adapters.trace.known import library_name
 from dayzero.app.planes import Plane, database_url
 from dayzero.domain.adaptation import AdaptationState
@@ -19,6 +20,13 @@ def upgrade_database(settings: Settings) -> tuple[str | None, str | None]:
     with database_url(settings) as url:
         upgrade(url)
         return current(url)
+
+
+def add_database_reader(settings: Settings, name: str) -> str:
+    """The URL of a login that reads the documented views and nothing else; its password is shown this once."""
+    with database_url(settings) as url:
+        upgrade(url)
+        return add_reader(url, name)
 
 
 def database_revision(settings: Settings) -> tuple[str | None, str | None]:

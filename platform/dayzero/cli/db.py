@@ -24,6 +24,19 @@ def current(json: Json = False) -> None:
     _show(dayzero.database_revision(load_settings()), json)
 
 
+@app.command()
+def reader(
+    name: Annotated[str, typer.Argument(help="Who reads: small letters, digits, underscores.")], json: Json = False
+) -> None:
+    """A login that reads the documented views and nothing else; its URL is shown this once. Again: a new password."""
+    url = dayzero.add_database_reader(load_settings(), name)
+    if json:
+        print_document({"schema": "dayzero.reader/1", "name": name, "url": url})
+        return
+    typer.echo(url)
+    typer.echo("shown once; it reads compatibility_current, _rollup, _versions and day_zero_clock", err=True)
+
+
 def _show(revision: tuple[str | None, str | None], json: bool) -> None:
     found, head = revision
     if json:
