@@ -237,6 +237,20 @@ def _print_entry(row: Row, entry: CompatibilityEntry) -> None:
         for check in entry.checks
     ]
     print_table(f"{len(checks)} checks", checks, notes=[f"not shown: {name}" for name in entry.missing_checks])
+    lines = [
+        {
+            "layer": one.layer.value,
+            "verdict": one.verdict.value,
+            "grade": one.grade.value,
+            "n": one.n,
+            "intervals": "; ".join(f"{span.figure} [{span.low:.4g}, {span.high:.4g}]" for span in one.intervals),
+            "not shown": ", ".join(one.missing),
+        }
+        for one in entry.layers
+    ]
+    tried = [{"feature": one.feature, "value": one.value, "verdict": one.verdict.value} for one in entry.features]
+    print_table(f"{len(lines)} layers", lines)
+    print_table(f"{len(tried)} features tried", tried, notes=list(entry.foretold))
     measured = [
         {
             "figure": figure.name,

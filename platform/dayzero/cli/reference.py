@@ -7,7 +7,14 @@ from typing import Protocol
 
 import typer
 
-from dayzero.domain.columns import CLOCK_COLUMNS, COMPATIBILITY_COLUMNS, LEAGUE_COLUMNS, ROLLUP_COLUMNS
+from dayzero.domain.columns import (
+    CLOCK_COLUMNS,
+    COMPATIBILITY_COLUMNS,
+    FEATURE_COLUMNS,
+    LAYER_COLUMNS,
+    LEAGUE_COLUMNS,
+    ROLLUP_COLUMNS,
+)
 from dayzero.domain.events import EventKind
 from dayzero.errors import ExitCode
 from dayzero.settings import Settings
@@ -17,6 +24,8 @@ VIEWS = {
     "compatibility_rollup": ROLLUP_COLUMNS,
     "day_zero_clock": CLOCK_COLUMNS,
     "day_zero_league": LEAGUE_COLUMNS,
+    "compatibility_layers": LAYER_COLUMNS,
+    "compatibility_features": FEATURE_COLUMNS,
 }
 """Every view that people and programs may read, with its columns."""
 

@@ -131,6 +131,32 @@ LEAGUE_COLUMNS: tuple[Column, ...] = (
 )
 """The columns of the view `day_zero_league`, in its order."""
 
+LAYER_COLUMNS: tuple[Column, ...] = (
+    _text("entry_id", "id of the entry"),
+    _text("model", "the model's name"),
+    _text("platform", "slug of the platform"),
+    _text("layer", "operator_coverage, precision, memory_parallelism or end_to_end"),
+    _text("verdict", "pass, fail, error or not_run: fail where a check fails, not_run where a required one is not shown"),
+    _text("grade", "weakest grade of the evidence: predicted, declared or measured"),
+    _number("n", "samples over all checks that ran"),
+    _number("checks", "checks that ran"),
+    _text("intervals", "JSON list of check, figure, low and high, where checks state an interval"),
+    _text("missing", "JSON list of required checks that are not shown"),
+)
+"""The columns of the view `compatibility_layers` (entries that stand), in its order."""
+
+FEATURE_COLUMNS: tuple[Column, ...] = (
+    _text("entry_id", "id of the entry"),
+    _text("model", "the model's name"),
+    _text("platform", "slug of the platform"),
+    _text("feature", "dtype, quantization, parallelism, context_tokens, cache_dtype, fine_tune or engine"),
+    _text("value", "which one: bfloat16, tp2-pp2, 4096, fp8_e4m3_tensor, lora …"),
+    _text("verdict", "what its check says: pass, fail, error or not_run"),
+    _text("grade", "grade of the evidence"),
+    _text("check", "the check that says so"),
+)
+"""The columns of the view `compatibility_features` (entries that stand), in its order."""
+
 EVENT_COLUMNS: tuple[Column, ...] = (
     *COMPATIBILITY_COLUMNS,
     _text("event", "kind of the event (dayzero.entry.changed …)"),

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dayzero.domain.ageing import Basis
 from dayzero.domain.failures import Symptom
+from dayzero.domain.features import Feature, LayerVerdict
 from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
 from dayzero.domain.waivers import Waiver
@@ -104,6 +105,10 @@ class CompatibilityEntry:
     """Those by which a failing check does not make the entry failing; with any of them it is never verified."""
     waived_until: datetime | None = None
     """When the first of them expires: from then on the entry is stale."""
+    layers: tuple[LayerVerdict, ...] = ()
+    """The four layers in a line each; none in entries of older versions."""
+    features: tuple[Feature, ...] = ()
+    """What was tried of dtypes, parallelism, context, caches, fine-tuning and engines, each with its verdict."""
     failures: tuple[Symptom, ...] = ()
     """What it met: gaps, culprits, and checks that fail or err."""
     foretold: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from dayzero.domain.waivers import Waiver
 from dayzero.errors import BlockedError, DayzeroError
 from dayzero.ports.catalog import Catalog
 from dayzero.stages.entries.deciding import derive_entry, predicted_entry
+from dayzero.stages.entries.features import features_of, layers_of
 from dayzero.stages.entries.required import METHODS
 from dayzero.stages.entries.waiving import in_force
 from dayzero.stages.failures.finding import failures_of
@@ -147,10 +148,16 @@ def entry_of(
     return replace(
         entry,
         basis=basis,
+        layers=layers_of(entry.checks, key, entry.missing_checks),
+        features=features_of(entry.checks, key, _quantization(found), basis.stack),
         failures=failures_of(entry, offered[0].sampled if offered else ()),
         foretold=met,
         left=(*met, *entry.left),
     )
+
+
+def _quantization(found: Found) -> str | None:
+    return found.inventory.quantization if found.inventory else None
 
 
 def _derived(

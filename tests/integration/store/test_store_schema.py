@@ -15,7 +15,14 @@ from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.tables_access import EmbargoRow
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState
-from dayzero.domain.columns import CLOCK_COLUMNS, COMPATIBILITY_COLUMNS, LEAGUE_COLUMNS, ROLLUP_COLUMNS
+from dayzero.domain.columns import (
+    CLOCK_COLUMNS,
+    COMPATIBILITY_COLUMNS,
+    FEATURE_COLUMNS,
+    LAYER_COLUMNS,
+    LEAGUE_COLUMNS,
+    ROLLUP_COLUMNS,
+)
 from dayzero.errors import BadInputError, DependencyError, UnavailableError
 from seeding import Seeding, seed
 from store_nouns import SteppedClock, entry, release
@@ -54,6 +61,8 @@ def test_migrations_make_what_the_models_say(engine: Engine, empty_database_url:
         ("compatibility_rollup", ROLLUP_COLUMNS),
         ("day_zero_clock", CLOCK_COLUMNS),
         ("day_zero_league", LEAGUE_COLUMNS),
+        ("compatibility_layers", LAYER_COLUMNS),
+        ("compatibility_features", FEATURE_COLUMNS),
     ],
 )
 def test_the_listed_columns_are_the_views(engine: Engine, view: str, listed: tuple[object, ...]) -> None:

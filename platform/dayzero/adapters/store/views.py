@@ -182,6 +182,21 @@ WHERE weights_live_at IS NOT NULL
 GROUP BY platform
 """
 
+LAYERS = """
+CREATE VIEW compatibility_layers AS
+SELECT s.entry_id, s.model, s.platform, one ->> 'layer' AS layer, one ->> 'verdict' AS verdict, one ->> 'grade' AS grade,
+       (one ->> 'n')::bigint AS n, (one ->> 'checks')::bigint AS checks, (one -> 'intervals')::text AS intervals,
+       (one -> 'missing')::text AS missing
+FROM standing s JOIN entries e ON e.id = s.entry_id, jsonb_array_elements(coalesce(e.document -> 'layers', '[]')) AS one
+"""
+
+FEATURES = """
+CREATE VIEW compatibility_features AS
+SELECT s.entry_id, s.model, s.platform, one ->> 'feature' AS feature, one ->> 'value' AS value, one ->> 'verdict' AS verdict,
+       one ->> 'grade' AS grade, one ->> 'check' AS "check"
+FROM standing s JOIN entries e ON e.id = s.entry_id, jsonb_array_elements(coalesce(e.document -> 'features', '[]')) AS one
+"""
+
 VIEWS = (
     "compatibility_versions",
     "compatibility_current",
@@ -239,7 +254,7 @@ def _filled(parts: list[str]) -> str:
 
 def statements() -> tuple[str, ...]:
     """What makes triggers and views on top of the tables, in order."""
-    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), cells(), ROLLUP, NONNEGATIVE, CLOCK, LEAGUE)
+    return (APPEND_ONLY, VERSIONS, keep_standing(), current(), cells(), ROLLUP, NONNEGATIVE, CLOCK, LEAGUE, LAYERS, FEATURES)
 
 
 _TYPES: dict[ColumnKind, TypeEngine[Any]] = {
