@@ -55,8 +55,10 @@ def test_features_are_what_was_tried_with_its_verdict() -> None:
         ("dtype", "bfloat16"): "pass", ("quantization", "fp8"): "pass",
         ("engine", "torch (torch 2.9 transformers 5.0)"): "pass",
         ("parallelism", "tp2"): "pass", ("parallelism", "pp2"): "fail", ("cache_dtype", "int8_head"): "not_run",
-        ("fine_tune", "lora"): "pass", ("context_tokens", "285"): "pass",
+        ("fine_tune", "lora"): "pass", ("context_tokens", "21"): "pass",
     }  # fmt: skip
     assert features_of((), KEY, "fp8", STACK) == ()
-    (only,) = features_of((PERPLEXITY,), KEY, None, {})
-    assert only == Feature("context_tokens", "285", Verdict.PASS, Grade.MEASURED, "model.perplexity")
+    assert features_of((PERPLEXITY,), KEY, None, {}) == (), "its tokens are those of several windows"
+    decoded = check("decoding.three_way", CheckLayer.PRECISION, numbers={"prompt_tokens": 64, "chunk_tokens": 16})
+    (only,) = features_of((decoded,), KEY, None, {})
+    assert only == Feature("context_tokens", "80", Verdict.PASS, Grade.MEASURED, "decoding.three_way")

@@ -91,9 +91,7 @@ def _named(checks: Iterable[Check]) -> Iterator[Feature]:
 
 
 def _tokens(check: Check) -> tuple[int, Check | None]:
-    """Tokens of one sequence that the check went through."""
-    if check.check in (CheckName.MODEL_PERPLEXITY.value, CheckName.MODEL_LOGITS.value):
-        return check.n or 0, check
+    """Tokens of one sequence that the check went through, as far as it says; n counts those of all sequences."""
     figures = (check.numbers.get(name) for name in _TOKENS)
     return int(sum(figure for figure in figures if isinstance(figure, int | float))), check
 
