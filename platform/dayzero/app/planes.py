@@ -23,6 +23,7 @@ from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
 from dayzero.adapters.store.reading import SqlReading
+from dayzero.adapters.store.reports import SqlReports
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
@@ -38,6 +39,7 @@ from dayzero.ports.failures import FailureMemory
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
 from dayzero.ports.reading import Reading
+from dayzero.ports.reports import Reports
 from dayzero.ports.running import Clock
 from dayzero.ports.telling import EventFeed, Links, Notifier
 from dayzero.settings import Settings
@@ -66,6 +68,7 @@ class Plane:
     workforce: Workforce
     access: Access
     embargoes: Embargoes
+    reports: Reports
     artifacts: ArtifactStore
     profiles: Mapping[str, PlatformProfile]
 
@@ -145,6 +148,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 workforce=SqlWorkforce(engine, clock),
                 access=SqlAccess(engine, clock),
                 embargoes=SqlEmbargoes(engine, clock),
+                reports=SqlReports(engine, clock),
                 artifacts=artifacts,
                 profiles=load_profiles(settings.platforms_dir),
             )

@@ -16,7 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "run:app", "compat": "compat:app", "report": "report:app",
     "subscribe": "subscribe:app", "platform": "platform:app", "worker": "worker:app",
     "stack": "stack:app", "baseline": "baseline:app", "hub": "hub:app", "store": "store:app", "keys": "keys:app",
-    "waiver": "waiver:app", "failures": "failures:app", "token": "token:app", "embargo": "embargo:app",
+    "waiver": "waiver:app", "failures": "failures:app", "token": "token:app", "embargo": "embargo:app", "claim": "claim:app",
     "mcp": "assistant:mcp", "db": "db:app",
 }  # fmt: skip
 """Module and name of each command, or of the group that holds it, in the order in which help shows them."""

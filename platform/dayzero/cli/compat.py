@@ -8,6 +8,7 @@ import typer
 
 from dayzero import app as dayzero
 from dayzero.adapters.tables.parquet import parquet
+from dayzero.cli.claim import import_results
 from dayzero.cli.opening import open_plane
 from dayzero.cli.output import cell, print_document, print_line, print_table, write_text
 from dayzero.disk import write_whole
@@ -265,3 +266,6 @@ def _print_entry(row: Row, entry: CompatibilityEntry) -> None:
     if entry.sample_text:
         for line in fenced(entry.sample_text).splitlines()[1:-1]:
             print_line(f"> {line}")
+
+
+app.command(name="import")(import_results)

@@ -138,6 +138,21 @@ class Replayed(Shape):
     replayed: int
 
 
+class Reports(Shape):
+    """What others say of models on platforms: declared, never measured."""
+
+    document: str = Field(alias="schema")
+    reports: list[dict[str, Any]]
+
+
+class ReportTaken(Shape):
+    """A report that waits to be judged; `new` is 0 when it was told before."""
+
+    document: str = Field(alias="schema")
+    new: int
+    state: str
+
+
 class Problem(Shape):
     """What went wrong (RFC 9457), and what to do about it."""
 

@@ -13,13 +13,14 @@ from dayzero.web.feeds import feeds_router
 from dayzero.web.matrix import matrix_router
 from dayzero.web.method import method_router
 from dayzero.web.releases import releases_router
+from dayzero.web.reports import Said, reports_router
 from dayzero.web.runs import runs_router
 from dayzero.web.session import session_router
 from dayzero.web.subscribing import Telling, subscribing_router
 from dayzero.web.viewers import viewer_from
 
 
-class Whole(Listed, Evident, Fed, Telling, Protocol):
+class Whole(Listed, Evident, Fed, Telling, Said, Protocol):
     """The control plane as all of them need it."""
 
 
@@ -36,6 +37,7 @@ def all_routers(
         session_router(plane.access),
         feeds_router(plane, eyes, public_url),
         subscribing_router(plane, new_secret),
+        reports_router(plane, eyes),
         entry_router(plane, Depends(eyes), run_url),
         method_router(),
     )

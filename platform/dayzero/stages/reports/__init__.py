@@ -1,0 +1,1 @@
+"""What others say of models on platforms, read from their files."""
