@@ -71,11 +71,12 @@ def test_what_is_another_cause_has_another_signature() -> None:
 def test_an_entrys_failures_are_gaps_culprits_and_checks_that_no_culprit_explains() -> None:
     bad = Check(CheckLayer.PRECISION, "operators.float64", "tp1", Verdict.FAIL, Grade.MEASURED, "1 operators miss float64")
     end = Check(CheckLayer.END_TO_END, "end_to_end.generation", "tp1", Verdict.ERROR, Grade.MEASURED, "it crashed")
+    climb = replace(bad, check="parallel.ladder", layer=CheckLayer.MEMORY_PARALLELISM, reason="stopped at aten.softmax.int")
     lacks = replace(bad, verdict=Verdict.ERROR, check="operators.distributions", numbers={"missing": "aten.a, aten.b"})
     foreseen = replace(end, check="memory.plan", verdict=Verdict.FAIL, grade=Grade.PREDICTED)
     fine = replace(end, verdict=Verdict.PASS)
     made = replace(
-        entry("c", checks=(bad, end, lacks, foreseen, fine)),
+        entry("c", checks=(bad, climb, end, lacks, foreseen, fine)),
         gaps=("aten.gap",),
         culprits=(Culprit(3, "layers.3", "aten.softmax.int", 0.5, 0.01), Culprit(4, "layers.4", None, 0.5, 0.01)),
     )

@@ -39,7 +39,7 @@ def _culprits(entry: CompatibilityEntry, sampled: Sequence[CallFact]) -> Iterato
 
 
 def _checks(entry: CompatibilityEntry) -> Iterator[Symptom]:
-    explained = any(culprit.operator for culprit in entry.culprits)
+    culprits = [culprit.operator for culprit in entry.culprits if culprit.operator]
     for check in entry.checks:
         kind = _BAD.get(check.verdict)
         if kind is None or check.grade is Grade.PREDICTED or (check.check == COVERAGE and entry.gaps):
@@ -47,8 +47,14 @@ def _checks(entry: CompatibilityEntry) -> Iterator[Symptom]:
         lacking = _named(check)
         if lacking:
             yield from (_symptom(entry, kind, check.check, operator, check.reason) for operator in lacking)
-        elif not (explained and kind is FailureKind.FAIL and check.layer is CheckLayer.PRECISION):
+        elif not _explained(check, culprits):
             yield _symptom(entry, kind, check.check, None, check.reason)
+
+
+def _explained(check: Check, culprits: Sequence[str]) -> bool:
+    """Whether a failing check says no more than which operator is wrong."""
+    inherits = check.layer is CheckLayer.PRECISION and bool(culprits)
+    return check.verdict is Verdict.FAIL and (inherits or any(operator in check.reason for operator in culprits))
 
 
 def _named(check: Check) -> Sequence[str]:
