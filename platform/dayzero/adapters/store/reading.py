@@ -79,7 +79,7 @@ class SqlReading(WorkReading):
         size = sane(limit)
         with self._opened() as (session, sight):
             query = select(current_view).where(wanted, seen_by(sight, _c.model, _c.platform)).order_by(*_ORDER).limit(size + 1)
-            rows = [row_of(row, current_view) for row in session.execute(query).mappings()]
+            rows = [row_of(row) for row in session.execute(query).mappings()]
         more = len(rows) > size
         place: list[Place] = [str(rows[size - 1][column.name]) for column in _ORDER] if more else []
         return Page(tuple(rows[:size]), cursor_of(place) if more else None)
@@ -93,7 +93,7 @@ class SqlReading(WorkReading):
             query = query.where(tuple_(columns.model, columns.platform) > tuple_(*place_of(cursor, [str, str])))
         with self._opened() as (session, sight):
             query = query.where(seen_by(sight, columns.model, columns.platform))
-            rows = [row_of(row, rollup_view) for row in session.execute(query).mappings()]
+            rows = [row_of(row) for row in session.execute(query).mappings()]
         last = rows[size - 1] if len(rows) > size else None
         return Page(tuple(rows[:size]), None if last is None else cursor_of([str(last["model"]), str(last["platform"])]))
 

@@ -68,7 +68,7 @@ class WorkReading(ABC):
                 known.name,
                 tuple(session.execute(aliases).scalars()),
                 _releases(session, found, sight),
-                tuple(row_of(row, current_view) for row in rows),
+                tuple(row_of(row) for row in rows),
                 tuple(adaptation_of(row, model) for row, model in work),
                 _history(session, known.id, sight),
             )
@@ -89,7 +89,7 @@ class WorkReading(ABC):
             facts = facts | self._clocks(session, sight).get(slug, {})
             visible = seen_by(sight, _c.model, _c.platform)
             newest = select(current_view).where(_c.platform == slug, visible).order_by(_c.recorded_at.desc())
-            rows = tuple(row_of(row, current_view) for row in session.execute(newest.limit(_NEWEST_ROWS)).mappings())
+            rows = tuple(row_of(row) for row in session.execute(newest.limit(_NEWEST_ROWS)).mappings())
             return _platform(slug, facts, _gaps(session, sight, slug), rows)
 
     def _clocks(self, session: Session, sight: Sight) -> dict[str, dict[str, Any]]:
@@ -186,7 +186,7 @@ def _history(session: Session, model_id: str, sight: Sight) -> tuple[Mapping[str
     newest = select(EntryRow.id, EntryRow.seq).where(EntryRow.model_id == model_id, visible)
     ids = newest.order_by(EntryRow.seq.desc()).limit(_HISTORY_ROWS).subquery()
     query = select(versions_view).join(ids, ids.c.id == versions_view.c.entry_id).order_by(ids.c.seq.desc())
-    return tuple(row_of(row, versions_view) for row in session.execute(query).mappings())
+    return tuple(row_of(row) for row in session.execute(query).mappings())
 
 
 def _releases(session: Session, found: Sequence[Any], sight: Sight) -> tuple[SeenRelease, ...]:

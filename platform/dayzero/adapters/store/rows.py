@@ -27,6 +27,8 @@ Noun = TypeVar("Noun")
 
 def utc(moment: datetime) -> datetime:
     """The moment in UTC; one without a zone is taken as UTC."""
+    if moment.tzinfo is UTC:
+        return moment
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
