@@ -139,10 +139,9 @@ class Sink:
     def write(self, source: str, offset: int, window: memoryview) -> None:
         """Bring the bytes of a source from `offset` to the ranks that take them. DependencyError: the disk fails."""
         passing = self._passing[source]
-        written = 0
         try:
-            for route in passing.routes.over(offset, offset + len(window)):
-                written += self._targets.bring(route, offset, window, passing.finished)
+            routes = passing.routes.over(offset, offset + len(window))
+            written = self._targets.bring(routes, offset, window, passing.finished)
         except OSError as error:
             raise self._folder.refusal("the shards", error) from error
         passing.at = offset + len(window)

@@ -2,8 +2,8 @@
 
 import os
 import threading
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from dayzero.adapters.transfer.digests import TensorDigests
@@ -22,6 +22,7 @@ Finished = tuple[int, int, str]
 BESIDE_BYTES = 1 << 20
 """From here on a piece is digested in another thread while it is written: handing it over costs less than it saves."""
 _AT_ONCE = 4
+_SEVERAL = 2
 
 
 class Targets:
@@ -35,6 +36,7 @@ class Targets:
         self._digests = {place: TensorDigests(layout.files[place].tensors) for place in places}
         self._threads = threading.local()
         self._beside = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayzero-digest")
+        self._bringers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="dayzero-bring")
 
     def begin(self) -> None:
         """New files with their space reserved; DependencyError when there is too little."""
@@ -61,21 +63,24 @@ class Targets:
         for (place, tensor), digest in tensors.items():
             self._digests[place].done[tensor] = digest
 
-    def bring(self, route: Route, offset: int, window: memoryview, finished: list[Finished]) -> int:
-        """Write what a window of the source, from `offset` on, has for a route; how many bytes that was.
+    def bring(self, routes: Iterable[Route], offset: int, window: memoryview, finished: list[Finished]) -> int:
+        """Write what a window of the source, from `offset` on, has for some routes; how many bytes that was.
 
-        Tensors that are whole with it are added to `finished`.
+        Tensors that are whole with it are added to `finished`. Different rank files are written at the same time.
         """
-        begin, end = max(offset, route.begin), min(offset + len(window), route.end)
-        with window[begin - offset : end - offset] as part:
-            if route.contiguous:
-                self._put(route, route.offset + begin - route.begin, part, finished)
-                return end - begin
-            written = 0
-            for at, piece in self._rows().pieces(route, begin - route.begin, part):
-                self._put(route, route.offset + at, piece, finished)
-                written += len(piece)
-            return written
+        by_target: dict[int, list[Route]] = {}
+        for route in routes:
+            by_target.setdefault(route.target, []).append(route)
+
+        def one(of_target: list[Route]) -> int:
+            return sum(self._bring(route, offset, window, finished) for route in of_target)
+
+        if len(by_target) < _SEVERAL:
+            return sum(one(of_target) for of_target in by_target.values())
+        bringing = [self._bringers.submit(one, of_target) for of_target in by_target.values()]
+        # The window is let go behind this, so nobody may be at it any more when an error goes up.
+        wait(bringing)
+        return sum(each.result() for each in bringing)
 
     def digested(self) -> Mapping[int, ShardFile]:
         """The files with their digests, by place; tensors whose digest is not known are read again."""
@@ -109,6 +114,18 @@ class Targets:
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors.clear()
+
+    def _bring(self, route: Route, offset: int, window: memoryview, finished: list[Finished]) -> int:
+        begin, end = max(offset, route.begin), min(offset + len(window), route.end)
+        with window[begin - offset : end - offset] as part:
+            if route.contiguous:
+                self._put(route, route.offset + begin - route.begin, part, finished)
+                return end - begin
+            written = 0
+            for at, piece in self._rows().pieces(route, begin - route.begin, part):
+                self._put(route, route.offset + at, piece, finished)
+                written += len(piece)
+            return written
 
     def _path(self, place: int) -> str:
         return self._layout.files[place].path
