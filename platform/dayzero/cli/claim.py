@@ -12,8 +12,8 @@ from dayzero.cli.output import print_document, print_line, print_table
 from dayzero.domain.access import OPERATOR
 from dayzero.domain.told_results import Report, ReportKind, ReportState
 from dayzero.errors import BadInputError
-from dayzero.stages.reports.reading import read_claims
-from dayzero.stages.reports.showing import SCHEMA, shown_report
+from dayzero.stages.claims.reading import read_claims
+from dayzero.stages.claims.showing import SCHEMA, shown_report
 
 app = typer.Typer(
     help="What others say: results of before, and reports from the field. Declared, never measured.", no_args_is_help=True

@@ -7,13 +7,13 @@ from fastapi import APIRouter, Depends
 
 from dayzero.adapters.notify.choose import new_secret
 from dayzero.web.api import Listed, api_router
+from dayzero.web.claims import Said, reports_router
 from dayzero.web.entry import Evident, RunUrl, entry_router
 from dayzero.web.feeds import Telling as Fed
 from dayzero.web.feeds import feeds_router
 from dayzero.web.matrix import matrix_router
 from dayzero.web.method import method_router
 from dayzero.web.releases import releases_router
-from dayzero.web.reports import Said, reports_router
 from dayzero.web.runs import runs_router
 from dayzero.web.session import session_router
 from dayzero.web.subscribing import Telling, subscribing_router

@@ -11,8 +11,8 @@ from dayzero.domain.told_results import ReportKind, ReportState
 from dayzero.errors import BadInputError
 from dayzero.ports.access import Access
 from dayzero.ports.reports import Reports
-from dayzero.stages.reports.reading import claim_of
-from dayzero.stages.reports.showing import SCHEMA, shown_report
+from dayzero.stages.claims.reading import claim_of
+from dayzero.stages.claims.showing import SCHEMA, shown_report
 from dayzero.web import api_shapes as shapes
 from dayzero.web.seeing import Eyes
 from dayzero.web.viewers import demand
