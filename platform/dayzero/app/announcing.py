@@ -10,7 +10,7 @@ from dayzero.app.benches import is_here, known_platform
 from dayzero.app.planes import Plane, control_bench, control_plane
 from dayzero.app.told import tell_manifest
 from dayzero.app.work import claimed, conclude, ended, leave_rehearsal, run_step, steps_for, stop, why_no_rehearsal
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.release import Release
 from dayzero.errors import BadInputError, DayzeroError, StaleAttemptError
 from dayzero.ports.catalog import Recorded
@@ -80,7 +80,7 @@ def _run(plane: Plane, lease: Lease, platform: str) -> Outcome:
 
 
 def _followed(plane: Plane, adaptation: Adaptation) -> Staged:
-    while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+    while adaptation.state in GOING_ON:
         time.sleep(FOLLOW_S)
         adaptation = plane.ledger.adaptation(adaptation.id)
     return _staged(plane, ended(plane, adaptation))

@@ -9,7 +9,7 @@ from dayzero.app.benches import is_here, known_platform
 from dayzero.app.planes import Plane, control_bench, control_plane
 from dayzero.app.told import tell_manifest
 from dayzero.app.work import claimed, conclude, ended, is_served, run_step, stop
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Purpose
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.verdict import Mode
 from dayzero.errors import DayzeroError, DependencyError, UnavailableError
@@ -86,7 +86,7 @@ def adapt_by_motor(settings: Settings, model: str, platform: str, mode: Mode = M
         adaptation, profile = _requested(plane, model, platform, mode=mode)
         patience_s = PATIENCE * settings.orphan_after_s
         asked_s = plane.clock.monotonic_s()
-        while adaptation.state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+        while adaptation.state in GOING_ON:
             waited_s = plane.clock.monotonic_s() - asked_s
             served = is_served(plane, profile.slug)
             if adaptation.state is AdaptationState.REQUESTED and not served and waited_s > patience_s:

@@ -8,7 +8,7 @@ import typer
 from dayzero.adapters.processes.folder import running_prefect_api
 from dayzero.cli.opening import only_one, open_plane
 from dayzero.cli.output import print_document, print_line, print_table
-from dayzero.domain.adaptation import Adaptation, AdaptationState
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState
 from dayzero.domain.canonical import Json, plain
 from dayzero.errors import BadInputError, DependencyError
 from dayzero.ports.catalog import Catalog
@@ -17,7 +17,6 @@ from dayzero.settings import Settings
 app = typer.Typer(help="Adaptations: one a release content, platform and purpose.", no_args_is_help=True)
 SCHEMA = "dayzero.run/1"
 FOLLOW_EVERY_S = 1.0
-GOING_ON = (AdaptationState.REQUESTED, AdaptationState.RUNNING)
 SHOWN = ("id", "purpose", "model", "platform", "mode", "state", "attempt", "stage", "reason", "requested_at", "finished_at")
 Json_ = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Id = Annotated[str, typer.Argument(help="Id of an adaptation, or its beginning.")]

@@ -17,7 +17,7 @@ from dayzero.demo.group import Group, running_group
 from dayzero.demo.publishing import publish_configuration, publish_weights
 from dayzero.demo.receiver import Mailbox, receiving
 from dayzero.demo.screen import Screen
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.adaptation import GOING_ON, Adaptation, Purpose
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.events import EventKind
 from dayzero.domain.release import HubKind
@@ -30,7 +30,6 @@ from dayzero.stages.structure.reading import read_spec
 
 ACT_TIMEOUT_S = 900.0
 LOOK_AGAIN_S = 0.5
-RUNNING = (AdaptationState.REQUESTED, AdaptationState.RUNNING)
 TOLD = (EventKind.ADAPTATION_COMPLETED, EventKind.ADAPTATION_FAILED)
 
 
@@ -135,7 +134,7 @@ def _await_ends(play: Play, acts: Sequence[Act], purpose: Purpose) -> None:
             for number, _, line in play.plane.catalog.log_lines(found.id, shown[act]):
                 play.screen.progress(act.repo_id, purpose.value, line)
                 shown[act] = number
-            if found.state not in RUNNING:
+            if found.state not in GOING_ON:
                 play.screen.progress(act.repo_id, purpose.value, f"ended: {found.state.value}: {found.reason or ''}")
                 waiting.discard(act)
         time.sleep(LOOK_AGAIN_S)

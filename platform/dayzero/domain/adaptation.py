@@ -25,6 +25,10 @@ class AdaptationState(StrEnum):
     CANCELLED = "cancelled"
 
 
+GOING_ON = (AdaptationState.REQUESTED, AdaptationState.RUNNING)
+"""Where something still happens without anybody's doing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Adaptation:
     """One (purpose, content id, platform, mode), unique; `attempt` counts its starts, from 0 before the first.

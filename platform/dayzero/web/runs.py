@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from dayzero.domain.access import Scope, Viewer
-from dayzero.domain.adaptation import Adaptation, AdaptationState
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState
 from dayzero.domain.canonical import plain
 from dayzero.domain.listing import RunPage
 from dayzero.errors import BadInputError
@@ -26,7 +26,6 @@ RECENT_S = 900.0
 MAX_STREAMS = 200
 LOG_LINES = 1000
 _SEE_OTHER = 303
-_GOING_ON = (AdaptationState.REQUESTED, AdaptationState.RUNNING)
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
 
 
@@ -79,8 +78,8 @@ def runs_router(plane: Seen, eyes: Eyes) -> APIRouter:
             checks=plane.ledger.checks(shown.id),
             lines=lines,
             guard=guard_of(request) if token and token.scope.allows(Scope.WRITE) else None,
-            cancellable=shown.state in _GOING_ON or shown.state is AdaptationState.BLOCKED,
-            retriable=shown.state not in _GOING_ON,
+            cancellable=shown.state in GOING_ON or shown.state is AdaptationState.BLOCKED,
+            retriable=shown.state not in GOING_ON,
         )
 
     @routes.post("/runs/{adaptation_id}/{action}")

@@ -13,7 +13,7 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.entries import alone, append_stale, current_of
 from dayzero.adapters.store.limits import short_name
 from dayzero.adapters.store.outbox import EVENT_FIELDS
-from dayzero.adapters.store.rows import adaptation_row, noun_of, utc
+from dayzero.adapters.store.rows import STATES_GOING_ON, adaptation_row, noun_of, utc
 from dayzero.adapters.store.tables import AdaptationRow, CheckRow, LogRow, MeasurementRow, ModelRow, StackRow
 from dayzero.adapters.store.tables_ageing import DemandRow, RerunRow
 from dayzero.adapters.store.tables_telling import EntryRow, SubscriptionRow, WorkerRow
@@ -35,8 +35,7 @@ from dayzero.stages.predicates.tree import Predicate
 DEMAND_DAYS = 28
 """How long a look-up counts as demand."""
 
-_GOING_ON = (AdaptationState.REQUESTED.value, AdaptationState.RUNNING.value)
-_NOT_AGAIN = (*_GOING_ON, AdaptationState.CANCELLED.value)
+_NOT_AGAIN = (*STATES_GOING_ON, AdaptationState.CANCELLED.value)
 
 _STANDING = """
 SELECT s.entry_id AS id, s.adaptation_id, s.model, s.platform, s.mode, s.method, s.stack_fingerprint, a.purpose,
@@ -139,7 +138,7 @@ class SqlAgeingBook:
         query = (
             select(RerunRow.platform, func.count())
             .join(AdaptationRow, AdaptationRow.id == RerunRow.adaptation_id)
-            .where(RerunRow.started_at.is_not(None), RerunRow.ended_at.is_(None), AdaptationRow.state.in_(_GOING_ON))
+            .where(RerunRow.started_at.is_not(None), RerunRow.ended_at.is_(None), AdaptationRow.state.in_(STATES_GOING_ON))
             .group_by(RerunRow.platform)
         )
         with transaction(self._engine) as session:

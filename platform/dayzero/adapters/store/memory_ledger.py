@@ -9,7 +9,7 @@ from uuid import uuid4
 from dayzero.adapters.store.artifacts import FolderArtifacts
 from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.limits import check_order, document_of, log_line, short_name, within_limit
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Lease
 from dayzero.domain.canonical import digest
 from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
@@ -181,7 +181,7 @@ class MemoryLedger:
 
     def finish(self, lease: Lease, state: AdaptationState, reason: str | None) -> Adaptation:
         """End the attempt; nothing can be written with its lease afterwards. BadInputError for a state that is no end."""
-        if state in (AdaptationState.REQUESTED, AdaptationState.RUNNING):
+        if state in GOING_ON:
             raise BadInputError(f"{state.value} is no end of an adaptation.")
         with self._lock:
             self._adaptation = replace(self._fenced(lease), state=state, reason=reason, finished_at=self._clock.now())

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from dayzero.adapters.store.compatibility import row_of
 from dayzero.adapters.store.cursors import cursor_of, place_of
 from dayzero.adapters.store.models import named
-from dayzero.adapters.store.rows import adaptation_of, adaptation_row, adaptations_query, maybe_utc, utc
+from dayzero.adapters.store.rows import STATES_GOING_ON, adaptation_of, adaptation_row, adaptations_query, maybe_utc, utc
 from dayzero.adapters.store.tables import AdaptationRow, ModelAliasRow, ModelRow, PlatformRow, ReleaseRow, SourceRow
 from dayzero.adapters.store.tables_telling import EntryRow, SightingRow, StandingRow, WorkerRow
 from dayzero.adapters.store.views import cells_view, current_view, versions_view
@@ -22,9 +22,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState
 from dayzero.domain.listing import FeedPage, Gap, ModelView, PlatformView, RunPage, SeenRelease, Sighting, Standing
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
-
-TARGET_S = 24 * 3600.0
-"""The day-0 clock's target, from live weights to verified."""
+from dayzero.stages.day_zero.league import TARGET_S
 
 ALIVE_WITHIN_S = 60.0
 CLOCKS_FOR_S = 10.0
@@ -33,7 +31,6 @@ _MODEL_ROWS = 100
 _NEWEST_ROWS = 25
 _GAP_ROWS = 30
 _EXAMPLES = 5
-_GOING_ON = (AdaptationState.REQUESTED.value, AdaptationState.RUNNING.value)
 _c = current_view.c
 
 
@@ -146,7 +143,7 @@ class WorkReading(ABC):
     def changed_runs(self, within_s: float) -> Sequence[Adaptation]:
         """Adaptations that go on, or that ended within so many seconds; the newest 500."""
         since = self._clock.now() - timedelta(seconds=within_s)
-        changed = or_(AdaptationRow.state.in_(_GOING_ON), AdaptationRow.finished_at >= since)
+        changed = or_(AdaptationRow.state.in_(STATES_GOING_ON), AdaptationRow.finished_at >= since)
         query = adaptations_query().where(changed).order_by(AdaptationRow.seq.desc()).limit(500)
         with self._opened() as (session, sight):
             found = session.execute(query.where(seen_by(sight, ModelRow.name, AdaptationRow.platform))).all()
@@ -214,7 +211,7 @@ def _platform_facts(session: Session, sight: Sight, slug: str | None, now: datet
     query = select(cells_view.c.platform, func.count().label("models"), *counts).group_by(cells_view.c.platform)
     query = query.where(seen_by(sight, cells_view.c.model, cells_view.c.platform))
     alive = select(WorkerRow.platform, func.count()).where(WorkerRow.seen_at >= now - timedelta(seconds=ALIVE_WITHIN_S))
-    waiting = select(AdaptationRow.platform, func.count()).where(AdaptationRow.state.in_(_GOING_ON))
+    waiting = select(AdaptationRow.platform, func.count()).where(AdaptationRow.state.in_(STATES_GOING_ON))
     waiting = waiting.join(ModelRow, ModelRow.id == AdaptationRow.model_id)
     waiting = waiting.where(seen_by(sight, ModelRow.name, AdaptationRow.platform))
     if slug is not None:

@@ -12,7 +12,7 @@ from dayzero.adapters.store.tables import AdaptationRow, ModelRow, ResultLinkRow
 from dayzero.adapters.store.tables_telling import DeliveryRow, EventRow, SubscriptionRow
 from dayzero.codec import load
 from dayzero.domain.access import ANYONE, Viewer
-from dayzero.domain.adaptation import Adaptation, AdaptationState, Purpose
+from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Purpose
 from dayzero.domain.events import Event, EventKind
 from dayzero.domain.release import HubKind
 from dayzero.domain.results import ResultKey, StoredResult
@@ -23,6 +23,9 @@ from dayzero.errors import NotFoundError
 from dayzero.ports.telling import Vault
 
 Noun = TypeVar("Noun")
+
+STATES_GOING_ON = tuple(state.value for state in GOING_ON)
+"""As the column of states has them."""
 
 
 def utc(moment: datetime) -> datetime:
