@@ -89,11 +89,9 @@ def entry_page(report: Report, shown: Shown, around: Around) -> HTMLResponse:
     """One entry as a page of the server."""
     others = [plain(row) for row in around.history[:MOST_VERSIONS]]
     adaptation = around.row.get("adaptation_id")
-    return page(
+    return _styled(
         "entry.html",
         title=_title(report),
-        headers=PLOT_HEADERS,
-        page_style=Markup(PAGE_STYLE),
         linked=True,
         drawn=around.drawn,
         history=others,
@@ -105,13 +103,11 @@ def entry_page(report: Report, shown: Shown, around: Around) -> HTMLResponse:
 
 def no_entry_page(problem: str, status: int) -> HTMLResponse:
     """The page of an entry that is not there."""
-    return page(
+    return _styled(
         "entry.html",
         title="Entry",
         problem=problem,
         status=status,
-        headers=PLOT_HEADERS,
-        page_style=Markup(PAGE_STYLE),
         report=None,
     )
 
@@ -123,25 +119,21 @@ def report_file(report: Report) -> str:
 
 def diff_page(diff: ReportDiff) -> HTMLResponse:
     """The difference of two entries as a page of the server."""
-    return page(
+    return _styled(
         "diff.html",
         title=_diff_title(diff),
         linked=True,
-        headers=PLOT_HEADERS,
-        page_style=Markup(PAGE_STYLE),
         **_diff_values(diff),
     )
 
 
 def no_diff_page(problem: str, status: int) -> HTMLResponse:
     """The page of a difference where one of the two entries is not there."""
-    return page(
+    return _styled(
         "diff.html",
         title="Difference",
         problem=problem,
         status=status,
-        headers=PLOT_HEADERS,
-        page_style=Markup(PAGE_STYLE),
         diff=None,
     )
 
@@ -149,6 +141,11 @@ def no_diff_page(problem: str, status: int) -> HTMLResponse:
 def diff_file(diff: ReportDiff) -> str:
     """The difference as one file."""
     return _alone("diff_body.html", _diff_title(diff), _diff_values(diff))
+
+
+def _styled(template: str, **values: Any) -> HTMLResponse:
+    """A page of the server that may draw plots."""
+    return page(template, headers=PLOT_HEADERS, page_style=Markup(PAGE_STYLE), **values)
 
 
 def _title(report: Report) -> str:
