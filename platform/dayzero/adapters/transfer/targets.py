@@ -22,7 +22,6 @@ Finished = tuple[int, int, str]
 BESIDE_BYTES = 1 << 20
 """From here on a piece is digested in another thread while it is written: handing it over costs less than it saves."""
 _AT_ONCE = 4
-_SEVERAL = 2
 
 
 class Targets:
@@ -40,7 +39,7 @@ class Targets:
 
     def begin(self) -> None:
         """New files with their space reserved; DependencyError when there is too little."""
-        self.close()
+        self._let_go()
         sizes = {self._path(place) + INCOMPLETE: self._layout.files[place].size_bytes for place in self.places}
         opened = self._folder.reserve(sizes, f"sharding for {self._layout.degrees}")
         for place in self.places:
@@ -75,8 +74,8 @@ class Targets:
         def one(of_target: list[Route]) -> int:
             return sum(self._bring(route, offset, window, finished) for route in of_target)
 
-        if len(by_target) < _SEVERAL:
-            return sum(one(of_target) for of_target in by_target.values())
+        if len(by_target) <= 1:
+            return sum(map(one, by_target.values()))
         bringing = [self._bringers.submit(one, of_target) for of_target in by_target.values()]
         # The window is let go behind this, so nobody may be at it any more when an error goes up.
         wait(bringing)
@@ -110,7 +109,12 @@ class Targets:
         return UnfinishedFiles(self._folder, {self._path(place): one for place, one in self.descriptors.items()})
 
     def close(self) -> None:
-        """Let the files go; `begin` and `reopen` open them again."""
+        """End the threads and let the files go."""
+        for threads in (self._bringers, self._beside):
+            threads.shutdown()
+        self._let_go()
+
+    def _let_go(self) -> None:
         for descriptor in self.descriptors.values():
             os.close(descriptor)
         self.descriptors.clear()
