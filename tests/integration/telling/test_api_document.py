@@ -1,12 +1,8 @@
 """The API against its own document: whatever is asked, no server error and no answer that the document does not name."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from pydantic import SecretStr
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -14,28 +10,16 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from dayzero import app
 from dayzero.app import Plane
-from dayzero.settings import Settings
 from dayzero.web.door import create_app
 from dayzero.web.routers import all_routers
-from seeding import Seeding, seed
+from seeding import Seeding
 
 pytestmark = pytest.mark.postgres
 
+SEEDING = Seeding(models=4, platforms=3, entries=40)
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 EXAMPLES = 25
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    from dayzero.adapters.store.connection import open_engine
-
-    engine = open_engine(database_url)
-    seed(engine, Seeding(models=4, platforms=3, entries=40))
-    engine.dispose()
-    with app.control_plane(Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")) as opened:
-        yield opened
 
 
 def test_no_server_error_and_no_undocumented_answer(plane: Plane) -> None:

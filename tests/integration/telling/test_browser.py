@@ -11,16 +11,13 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from pydantic import SecretStr
 
 from chromium import BROWSER, Tab, browsing
-from dayzero import app
 from dayzero.app import Plane
 from dayzero.domain.adaptation import AdaptationState
-from dayzero.settings import Settings
 from dayzero.web.door import create_app
 from dayzero.web.routers import all_routers
-from seeding import Seeding, seed
+from seeding import Seeding
 from store_nouns import release
 
 pytestmark = [
@@ -29,18 +26,8 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here"),
     pytest.mark.timeout(600),
 ]
+SEEDING = Seeding(models=6, platforms=6, entries=80)
 PATHS = ("/", "/platforms", "/platforms/cpu", "/releases", "/releases?show=ignored", "/runs", "/session", "/method", "/nowhere")
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    from dayzero.adapters.store.connection import open_engine
-
-    engine = open_engine(database_url)
-    seed(engine, Seeding(models=6, platforms=6, entries=80))
-    engine.dispose()
-    with app.control_plane(Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")) as opened:
-        yield opened
 
 
 @pytest.fixture

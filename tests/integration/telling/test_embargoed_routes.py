@@ -1,21 +1,17 @@
 """What is under embargo is behind no route of the door: every one that can be read is asked."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 from starlette.routing import Route
 
 from dayzero import app
 from dayzero.app import Plane
 from dayzero.domain.access import ANYONE, Scope, Viewer
 from dayzero.domain.adaptation import AdaptationState
-from dayzero.settings import Settings
 from dayzero.web.door import create_app
 from dayzero.web.routers import all_routers
 from store_nouns import check, entry, release
@@ -24,12 +20,6 @@ pytestmark = pytest.mark.postgres
 SECRET = "org/zzsecretzz"
 ENDLESS = {"/runs/events", "/v1/events"}
 """Streams: their queries are asked instead."""
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    with app.control_plane(Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")) as opened:
-        yield opened
 
 
 def adapted(plane: Plane, name: str) -> str:

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from dayzero import app
 from dayzero.app import Plane
 from dayzero.cli import report as command
 from dayzero.codec import dump
@@ -25,7 +23,6 @@ from dayzero.domain.operators import OperatorManifest
 from dayzero.domain.platforms import Stack
 from dayzero.domain.verdict import Measurement, Verdict
 from dayzero.errors import NotFoundError
-from dayzero.settings import Settings
 from dayzero.stages.bundle.file import BundleFile
 from dayzero.stages.entries.required import METHODS
 from dayzero.steps.publishing import archive
@@ -37,13 +34,6 @@ from store_nouns import release
 pytestmark = pytest.mark.postgres
 
 OLD, NEW = Stack("cpu", {"torch": "2.9.0"}), Stack("cpu", {"torch": "2.10.0"})
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    settings = Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")
-    with app.control_plane(settings) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,13 +4,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 
-from dayzero import app
 from dayzero.app import Plane
 from dayzero.domain.access import ANYONE, Scope
 from dayzero.domain.adaptation import AdaptationState
@@ -18,7 +15,6 @@ from dayzero.domain.entry import Correctness
 from dayzero.domain.release import HubKind, ReleaseStage
 from dayzero.domain.watching import Rule
 from dayzero.ports.catalog import PassedOver
-from dayzero.settings import Settings
 from dayzero.web.door import create_app
 from dayzero.web.routers import all_routers
 from dayzero.web.runs import Streams
@@ -28,13 +24,6 @@ pytestmark = pytest.mark.postgres
 
 HOSTILE = "org/<script>alert(1)</script>\u202e" + "x" * 600
 PAGES = ("/", "/platforms", "/releases", "/releases?show=ignored", "/runs", "/session", "/method")
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    settings = Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")
-    with app.control_plane(settings) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,34 +1,24 @@
 """What others say: read from files, kept once, moderated, and hidden under embargo."""
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from dayzero import app
 from dayzero.app import Plane
 from dayzero.cli import claim, compat
 from dayzero.domain.access import Scope
 from dayzero.errors import BadInputError
-from dayzero.settings import Settings
 from dayzero.web.door import create_app
 from dayzero.web.routers import all_routers
 
 pytestmark = pytest.mark.postgres
 CSV = "\ufeffmodel,platform,says,devices,observed_on,throughput_tokens_per_s\n"
 CSV += "org/a,h100,works,8,2026-05-01,812.5\norg/b,h100,NO,,,\n"
-
-
-@pytest.fixture
-def plane(database_url: str, tmp_path: Path) -> Iterator[Plane]:
-    with app.control_plane(Settings(database_url=SecretStr(database_url), data_dir=tmp_path / "data")) as opened:
-        yield opened
 
 
 def run(plane: Plane, group: object, *arguments: str) -> dict[str, object]:
