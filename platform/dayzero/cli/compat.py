@@ -110,7 +110,7 @@ def clock(
     with open_plane(context) as plane:
         rows, target_s = plane.compatibility.clock(model, platform), plane.settings.day_zero_target_s
     if json:
-        print_document({"schema": SCHEMA, "target_s": target_s, "clock": [plain(row) for row in rows]})
+        print_document({"schema": "dayzero.clock/1", "target_s": target_s, "clock": [plain(row) for row in rows]})
         return
     times = ("time_to_verified_s", "waiting_s", "detection_s", "first_token_s", "verification_s", "notification_s")
     names = ("model", "platform", "correctness", "weights_live_at", *times, "longest_step")
@@ -126,7 +126,7 @@ def league(context: typer.Context, json: Json_ = False) -> None:
         target_s = plane.settings.day_zero_target_s
         rows = plane.compatibility.league(target_s)
     if json:
-        print_document({"schema": SCHEMA, "target_s": target_s, "league": [plain(row) for row in rows]})
+        print_document({"schema": "dayzero.league/1", "target_s": target_s, "league": [plain(row) for row in rows]})
         return
     table = [{name.removesuffix("_s"): span(value) if name.endswith("_s") else value for name, value in row.items()}
              for row in rows]  # fmt: skip
@@ -141,7 +141,7 @@ def age(context: typer.Context, json: Json_ = False) -> None:
     rows = [{"model": one.entry.model, "platform": one.entry.platform, "mode": one.entry.mode.value, "why": one.why}
             for one in marked]  # fmt: skip
     if json:
-        print_document({"schema": SCHEMA, "stale": plain(rows)})
+        print_document({"schema": "dayzero.ageing/1", "stale": plain(rows)})
         return
     print_table(f"{len(rows)} entries are stale from now on", rows)
 
@@ -159,7 +159,7 @@ def queue(
         places = [
             {"rerun": plain(one.rerun), "score": one.priority.score, "terms": list(one.priority.terms)} for one in waiting
         ]
-        print_document({"schema": SCHEMA, "queue": plain(places)})
+        print_document({"schema": "dayzero.reruns/1", "queue": plain(places)})
         return
     rows = [
         {
