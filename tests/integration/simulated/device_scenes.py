@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as functional
@@ -120,6 +121,38 @@ def numerics() -> dict[str, object]:
         "made on the device": torch.tensor([1.0, 2.0], device="simnpu").cpu().tolist(),
         "gradient": [*linear.weight.grad.shape, linear.weight.grad.device.type],
     }
+
+
+def loading() -> dict[str, object]:
+    """A model that the library loads when the device is set up: what no checkpoint holds is computed all the same."""
+    from dayzero.adapters.runners.loading import load_model
+
+    device_plugin("simnpu").install(shipped())
+    with torch.device("meta"):
+        met = torch.tensor([]).device.type, torch.as_tensor([1.0]).device.type
+    rotary = load_model(Path(sys.argv[2]), torch.bfloat16).model.rotary_emb
+    exact = 10000.0 ** -(torch.arange(0, 16, 2, dtype=torch.float64) / 16)
+    return {"in a context": met, "frequencies": float((rotary.inv_freq / exact - 1).abs().max())}
+
+
+def unset() -> dict[str, object]:
+    """A factory of torch that somebody wrapped before any device context was used, as vendors' migration helpers do."""
+    from dayzero.adapters.runners.held_back import compute_buffers, without_weights
+    from dayzero.adapters.runners.loading import load_model
+
+    made = torch.tensor
+    torch.tensor = lambda *args, **kwargs: made(*args, **kwargs)
+    found = {}
+    for name, load in (
+        ("loaded", lambda: load_model(Path(sys.argv[2]), torch.bfloat16)),
+        ("streamed", lambda: compute_buffers(without_weights(Path(sys.argv[2]), torch.bfloat16).model)),
+    ):
+        try:
+            load()
+            found[name] = "nothing"
+        except BlockedError as error:
+            found[name] = str(error)
+    return {"refused": found, "fills": torch.are_deterministic_algorithms_enabled()}
 
 
 def another() -> dict[str, object]:

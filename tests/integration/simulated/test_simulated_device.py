@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from dayzero.demo_models.make import make
+
 pytestmark = pytest.mark.torch
 
 
-def scene(name: str) -> Any:
+def scene(name: str, *arguments: str) -> Any:
     """A scene's document; a process has one such device."""
     script = Path(__file__).with_name("device_scenes.py")
-    run = subprocess.run([sys.executable, str(script), name], capture_output=True, text=True, check=False, timeout=240)
+    command = [sys.executable, str(script), name, *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert run.returncode == 0, run.stderr[-2000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -64,6 +67,19 @@ def test_its_kernels_take_their_own_path() -> None:
     assert seen["ours"] < 4 * seen["theirs"]
     assert seen["made on the device"] == [1.0, 2.0]
     assert seen["gradient"] == [4, 8, "simnpu"]
+
+
+def test_a_model_is_loaded_whole_where_the_device_is_set_up(tmp_path: Path) -> None:
+    seen = scene("loading", str(make("llama-tiny", tmp_path / "model")))
+    assert seen["in a context"] == ["meta", "meta"]
+    assert seen["frequencies"] < 1e-6
+
+
+def test_a_model_that_the_library_leaves_unset_is_refused(tmp_path: Path) -> None:
+    seen = scene("unset", str(make("llama-tiny", tmp_path / "model")))
+    for message in seen["refused"].values():
+        assert "left model.rotary_emb.inv_freq of LlamaForCausalLM unset" in message
+    assert set(seen["refused"]) == {"loaded", "streamed"} and not seen["fills"]
 
 
 def test_one_device_a_process() -> None:

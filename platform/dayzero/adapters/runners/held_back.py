@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
 from dayzero.adapters.runners import loading
+from dayzero.adapters.runners.unset_buffers import memory_marked, require_set
 from dayzero.errors import BadInputError, BlockedError
 
 NOTHING: Mapping[str, Any] = {"missing_keys": set(), "unexpected_keys": set(), "mismatched_keys": set(), "error_msgs": []}
@@ -116,10 +117,12 @@ def _held_back() -> Iterator[list[tuple[Any, Any]]]:
 
 def compute_buffers(model: Any) -> None:
     """Give the buffers that no checkpoint holds (rotary tables) what the library's own initialisation computes; parameters
-    have no memory that it could draw into."""
-    for module in model.modules():
-        for name in module._non_persistent_buffers_set:
-            buffer = module._buffers.get(name)
-            if buffer is not None and buffer.is_meta:
-                module._buffers[name] = torch.empty_like(buffer, device="cpu")
-    model.initialize_weights()
+    have no memory that it could draw into. BlockedError when it leaves one unset."""
+    with memory_marked():
+        for module in model.modules():
+            for name in module._non_persistent_buffers_set:
+                buffer = module._buffers.get(name)
+                if buffer is not None and buffer.is_meta:
+                    module._buffers[name] = torch.empty_like(buffer, device="cpu")
+        model.initialize_weights()
+    require_set(model)

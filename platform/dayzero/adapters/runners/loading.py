@@ -14,6 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from dayzero.adapters.runners.scaled import require_scales
+from dayzero.adapters.runners.unset_buffers import memory_marked, require_set
 from dayzero.domain.runs import RunRequest
 from dayzero.errors import BadInputError, BlockedError
 from dayzero.registry import operator_bridge, operator_plugin, parse_plugin_setting
@@ -87,7 +88,10 @@ def load_model(folder: Path, dtype: torch.dtype, attention: str = "eager", exper
 def from_pretrained(
     folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager"
 ) -> tuple[Any, Mapping[str, Any]]:
-    """The library's own loading, with the implementations that the model takes; the model, and what the library says of it."""
+    """The library's own loading, with the implementations that the model takes; the model, and what the library says of it.
+
+    BlockedError: the library left a buffer unset that no checkpoint holds.
+    """
     config = read_config(folder)
     require_scales(folder, config)
     kwargs: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "trust_remote_code": False, "config": config}
@@ -98,9 +102,11 @@ def from_pretrained(
         {},
     ):
         try:
-            model, told = model_class(config).from_pretrained(
-                folder, use_safetensors=True, output_loading_info=True, **kwargs, **chosen
-            )
+            with memory_marked():
+                model, told = model_class(config).from_pretrained(
+                    folder, use_safetensors=True, output_loading_info=True, **kwargs, **chosen
+                )
+            require_set(model)
             return model, told
         except (ValueError, TypeError) as error:
             if not chosen:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._device import _device_constructors
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from dayzero.adapters.simulated.tensor import Machine
@@ -63,6 +64,8 @@ class SimulatedBackend:
         everything.fallback(machine.dispatch, "PrivateUse1")
         self._libraries.append(everything)
         self._refuse_masked(machine, device)
+        # A device context (`with torch.device("meta")`) knows factories by identity, from its first use on: those of torch.
+        _device_constructors()
         for name in _FACTORIES:
             setattr(torch, name, _moved(getattr(torch, name), machine))
         self._machine = machine
