@@ -15,6 +15,7 @@ from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.operators import GraphUse, OperatorManifest, OperatorSupport, Phase, SupportKind, Trace, TraceOptions
 from dayzero.domain.planning import Degrees
 from dayzero.domain.platforms import PlatformProfile, Stack
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
 from dayzero.domain.runs import RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.shards import Integrity, ShardManifest, ShardSource
@@ -199,6 +200,7 @@ def make_bench(
     purpose: Purpose = Purpose.ADAPT,
     allow_remote_code: tuple[str, ...] = (),
     images: FakeImages | None = None,
+    policy: PrecisionPolicy | None = None,
 ) -> Made:
     """A claimed adaptation of acme/tiny on cpu, and everything that its steps need."""
     text = config if isinstance(config, bytes) else json.dumps(config).encode()
@@ -213,7 +215,7 @@ def make_bench(
     clock = SteppedClock()
     adaptation = Adaptation(
         "adaptation-1", purpose, "release-1", release.content_id, "acme/tiny", PLATFORM, Mode.INFERENCE,
-        AdaptationState.REQUESTED, 0, clock.now(),
+        AdaptationState.REQUESTED, 0, clock.now(), policy=policy,
     )  # fmt: skip
     ledger = MemoryLedger(release, adaptation, folder / "artifacts", clock)
     lease = ledger.claim(adaptation.id, 1, "the test")

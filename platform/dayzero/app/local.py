@@ -31,7 +31,12 @@ class LocalWork:
 
 
 def local_work(
-    settings: Settings, model: str, platform: str, tracer: Tracer | None = None, mode: Mode = Mode.INFERENCE
+    settings: Settings,
+    model: str,
+    platform: str,
+    tracer: Tracer | None = None,
+    mode: Mode = Mode.INFERENCE,
+    policy: PrecisionPolicy | None = None,
 ) -> LocalWork:
     """Take up a model for one command, with a tracer that was started before where there is one."""
     ref = parse_model_ref(model)
@@ -49,6 +54,7 @@ def local_work(
         state=AdaptationState.REQUESTED,
         attempt=0,
         requested_at=clock.now(),
+        policy=policy,
     )
     ledger = MemoryLedger(release, adaptation, settings.data_dir / "artifacts", clock)
     lease = ledger.claim(adaptation.id, 1, "this command")

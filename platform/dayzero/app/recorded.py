@@ -11,6 +11,7 @@ from dayzero.app.told import tell_manifest
 from dayzero.app.work import claimed, conclude, ended, is_served, run_step, stop
 from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Purpose
 from dayzero.domain.platforms import PlatformProfile
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.verdict import Mode
 from dayzero.errors import DayzeroError, DependencyError, UnavailableError
 from dayzero.settings import Settings
@@ -53,19 +54,27 @@ def bridge_here(settings: Settings, model: str, platform: str) -> BridgedHere:
 
 
 def _requested(
-    plane: Plane, model: str, platform: str, purpose: Purpose = Purpose.ADAPT, mode: Mode = Mode.INFERENCE
+    plane: Plane,
+    model: str,
+    platform: str,
+    purpose: Purpose = Purpose.ADAPT,
+    mode: Mode = Mode.INFERENCE,
+    policy: PrecisionPolicy | None = None,
 ) -> tuple[Adaptation, PlatformProfile]:
     """The adaptation of the model as its hub has it now, recorded and asked for, and the platform's profile."""
     release = resolve(parse_model_ref(model), plane.settings)
     profile = choose_profile(plane.profiles, platform)
     recorded = plane.watchbook.record_release(release, ())
-    return plane.catalog.request(recorded.release_id, profile.slug, purpose, mode), profile
+    adaptation = plane.catalog.request(recorded.release_id, profile.slug, purpose, mode)
+    return plane.catalog.follow(adaptation.id, policy), profile
 
 
-def adapt_here(settings: Settings, model: str, platform: str, mode: Mode = Mode.INFERENCE) -> pipeline.Outcome:
+def adapt_here(
+    settings: Settings, model: str, platform: str, mode: Mode = Mode.INFERENCE, policy: PrecisionPolicy | None = None
+) -> pipeline.Outcome:
     """The whole pipeline in this process, recorded in the database; no Prefect, no worker."""
     with control_plane(settings) as plane:
-        adaptation, profile = _requested(plane, model, platform, mode=mode)
+        adaptation, profile = _requested(plane, model, platform, mode=mode, policy=policy)
         lease = claimed(plane, adaptation, f"process on {platform}")
         bench = control_bench(plane)
         try:
@@ -77,13 +86,15 @@ def adapt_here(settings: Settings, model: str, platform: str, mode: Mode = Mode.
         return conclude(plane, lease)
 
 
-def adapt_by_motor(settings: Settings, model: str, platform: str, mode: Mode = Mode.INFERENCE) -> pipeline.Outcome:
+def adapt_by_motor(
+    settings: Settings, model: str, platform: str, mode: Mode = Mode.INFERENCE, policy: PrecisionPolicy | None = None
+) -> pipeline.Outcome:
     """Ask a running `dayzero up` for the adaptation: it is a row, and the reconciler starts it.
 
     UnavailableError when nobody takes it up: a running one would have started it, or held it for want of a worker.
     """
     with control_plane(settings) as plane:
-        adaptation, profile = _requested(plane, model, platform, mode=mode)
+        adaptation, profile = _requested(plane, model, platform, mode=mode, policy=policy)
         patience_s = PATIENCE * settings.orphan_after_s
         asked_s = plane.clock.monotonic_s()
         while adaptation.state in GOING_ON:

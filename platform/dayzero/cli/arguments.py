@@ -1,5 +1,6 @@
 """Arguments that several commands share."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ Devices = Annotated[int | None, typer.Option("--devices", min=1, help="Devices t
 Degree = Annotated[int | None, typer.Option(min=1, help="Ask for this degree instead of the best plan.")]
 ForMode = Annotated[Mode, typer.Option("--mode", help="What the model is adapted for.")]
 
-
+Policy = Annotated[Path | None, typer.Option("--policy", help="Precision policy (a file) that the target's modules follow.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Approve a large transfer beforehand.")]
 
 

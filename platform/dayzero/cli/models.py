@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dayzero import app
-from dayzero.cli.arguments import Degree, Devices, ForMode, Json, Model, Platform, Yes, degrees_of, ranks_of, sized
+from dayzero.cli.arguments import Degree, Devices, ForMode, Json, Model, Platform, Policy, Yes, degrees_of, ranks_of, sized
 from dayzero.cli.output import ask_approval, bytes_shown, print_document, print_error, print_table, write_text
 from dayzero.cli.report import checked_file, write_report
 from dayzero.codec import dump
@@ -107,7 +107,7 @@ def verify(
     served: Annotated[str | None, typer.Option("--model", help="With --endpoint: the name it serves the model by.")] = None,
     check: Annotated[list[str] | None, typer.Option("--check", help="Only these: operators, layers, perplexity, …")] = None,
     mode: ForMode = Mode.INFERENCE,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Precision policy that the target's modules follow.")] = None,
+    policy: Policy = None,
     sensitive: Annotated[
         str | None,
         typer.Option("--sensitive", help="Find the modules that must keep their precision under int8, fp8_e4m3 or native."),
@@ -147,9 +147,9 @@ def verify(
     degrees = degrees_of(tp, pp, ep, dp)
     written = [checked_file(path) for path in report or ()]
     settings = sized(devices, degrees)
-    work = app.local_work(settings, model, platform, mode=mode)
     followed = None if policy is None else app.policy_from(policy)
-    bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine, policy=followed)
+    work = app.local_work(settings, model, platform, mode=mode, policy=followed)
+    bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine)
     app.tell(settings, work)
     if engine != OWN_ENGINE:
         _verify_library(bench, work.lease, json)
@@ -206,13 +206,14 @@ def adapt(
     platform: Platform,
     no_server: Annotated[bool, typer.Option("--no-server", help="Run everything in this process.")] = False,
     mode: ForMode = Mode.INFERENCE,
+    policy: Policy = None,
     yes: Yes = False,
     json: Json = False,
 ) -> None:
     """The whole pipeline for one model, recorded in the database; with servers, `dayzero up` does the work."""
     settings = load_settings(**({"approve_below_bytes": _ANY_BYTES} if yes else {}))
     run = app.adapt_here if no_server else app.adapt_by_motor
-    outcome = run(settings, model, platform, mode)
+    outcome = run(settings, model, platform, mode, None if policy is None else app.policy_from(policy))
     if json:
         print_document(adapt_document(outcome))
     else:

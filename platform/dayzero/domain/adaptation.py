@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.verdict import Mode
 
 
@@ -33,7 +34,8 @@ GOING_ON = (AdaptationState.REQUESTED, AdaptationState.RUNNING)
 class Adaptation:
     """One (purpose, content id, platform, mode), unique; `attempt` counts its starts, from 0 before the first.
 
-    `claimant` names the run that holds it; `stage` the step it is at; `reason` why it stands where it stands.
+    `claimant` names the run that holds it; `stage` the step it is at; `reason` why it stands where it stands; `policy` by which
+    precisions the modules of its targets compute (None: all in the native one).
     """
 
     id: str
@@ -51,6 +53,7 @@ class Adaptation:
     stage: str | None = None
     reason: str | None = None
     finished_at: datetime | None = None
+    policy: PrecisionPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dayzero.domain.ageing import Basis
 from dayzero.domain.failures import Symptom
 from dayzero.domain.features import Feature, LayerVerdict
 from dayzero.domain.planning import Degrees
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.verdict import Check, Culprit, Grade, Measurement, Mode
 from dayzero.domain.waivers import Waiver
 
@@ -115,6 +116,8 @@ class CompatibilityEntry:
     """Known failures of the platform that it is expected to meet, a sentence each; predicted, and no verdict follows."""
     basis: Basis | None = None
     """What it rests on beside its content and method; None where an older version derived it."""
+    policy: PrecisionPolicy | None = None
+    """By which precisions its targets computed; None: all modules in the native one. The key's dtype names the scheme."""
 
     @property
     def verified(self) -> bool:

@@ -10,6 +10,7 @@ from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpos
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import Event
 from dayzero.domain.platforms import Stack
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import HubKind, Release, ReleaseStage
 from dayzero.domain.subscriptions import (
     AT_ONCE,
@@ -134,6 +135,14 @@ class Catalog(Protocol):
 
     def retry(self, adaptation_id: str) -> Adaptation:
         """Request a finished, blocked, failed or cancelled adaptation again. BadInputError while it is running."""
+        ...
+
+    def follow(self, adaptation_id: str, policy: PrecisionPolicy | None) -> Adaptation:
+        """Let the targets compute by a precision policy (None: in the native dtype), from the next attempt on.
+
+        Where that changes anything the adaptation is requested again, without the checks, measurements and results of before.
+        BadInputError while it is running; NotFoundError.
+        """
         ...
 
     def log_lines(self, adaptation_id: str, after: int = 0) -> Sequence[tuple[int, datetime, str]]:

@@ -98,13 +98,14 @@ def _noun(stored: StoredResult | None, noun: type[Noun]) -> Noun | None:
 def key_of(adaptation: Adaptation, found: Found, stack: Stack | None) -> EntryKey:
     """What the adaptation's entry is about, as far as it is known."""
     planned = found.plan.plan if found.plan else None
+    dtype = (found.spec.native_dtype if found.spec else None) or UNKNOWN
     return EntryKey(
         model=adaptation.model,
         content_id=adaptation.content_id,
         platform=adaptation.platform,
         stack_fingerprint=over(stack, found.recipe).fingerprint if stack else UNKNOWN,
         engine=ENGINE,
-        dtype=(found.spec.native_dtype if found.spec else None) or UNKNOWN,
+        dtype=adaptation.policy.over(dtype) if adaptation.policy else dtype,
         plan=planned.degrees if planned else Degrees(),
         mode=adaptation.mode,
     )
@@ -148,6 +149,7 @@ def entry_of(
     return replace(
         entry,
         basis=basis,
+        policy=adaptation.policy,
         layers=layers_of(entry.checks, key, entry.missing_checks),
         features=features_of(entry.checks, key, _quantization(found), basis.stack),
         failures=failures_of(entry, offered[0].sampled if offered else ()),

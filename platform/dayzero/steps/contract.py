@@ -10,7 +10,6 @@ from dayzero.domain.bridges import Bridge
 from dayzero.domain.failures import KnownFailure
 from dayzero.domain.planning import Degrees, PlanRequest
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import Release
 from dayzero.domain.reports import StepReport
 from dayzero.domain.runs import RunLimits
@@ -60,8 +59,7 @@ class Bench:
     `work_dir` is this host's own disk; full copies of checkpoints lie under `models_dir` (None: in `work_dir`); `degrees` asks
     for one plan instead of the best, `request` for one that serves a workload; `any_devices` lets a plan that does not fit on
     `devices` take the platform's next larger link domain; `operator_plugins` as in the settings; a model with less than
-    `tiny_bytes` of weights on each rank is not run for its memory; `policy` says in which
-    precision the targets' modules compute; `settled` keeps an attempt's bridges and `stacked` its
+    `tiny_bytes` of weights on each rank is not run for its memory; `settled` keeps an attempt's bridges and `stacked` its
     stack once they are known, for every observation runs with them.
     `tracer`, `runner` and `library` are of what is installed; `stacks` of all else that can be (None: nothing).
     `layers_from` says whether a model's layers are held in memory or streamed (auto: by the memory limit).
@@ -103,7 +101,6 @@ class Bench:
     tiny_bytes: int = TINY_BYTES
     stacks: Stacks | None = None
     engine: str = OWN_ENGINE
-    policy: PrecisionPolicy | None = None
     known_failures: Callable[[str], Sequence[KnownFailure]] = field(default=lambda platform: (), compare=False)
     settled: dict[Lease, tuple[Bridge, ...]] = field(default_factory=dict, compare=False)
     stacked: dict[Lease, StackRecipe] = field(default_factory=dict, compare=False)

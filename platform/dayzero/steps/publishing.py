@@ -43,7 +43,7 @@ def bundle_files(bench: Bench, lease: Lease) -> tuple[BundleFile, ...]:
         release=subject.release,
         stack=over(offered[1], found.recipe) if offered else None,
         profile=subject.profile,
-        policy=bench.policy,
+        policy=subject.adaptation.policy,
     )
 
 

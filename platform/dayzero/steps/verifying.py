@@ -60,7 +60,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         },
         device=subject.profile.device,
         bridges=recipes_of(settled_bridges(bench, lease)),
-        policy=bench.policy,
+        policy=subject.adaptation.policy,
     )
 
 

@@ -15,7 +15,9 @@ from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState, Lease, Purpose
 from dayzero.domain.entry import Correctness, Lifecycle
+from dayzero.domain.precision_policy import PrecisionPolicy, Promotion
 from dayzero.domain.release import HubKind, ReleaseStage
+from dayzero.domain.results import result_key
 from dayzero.domain.verdict import Verdict
 from dayzero.domain.waivers import Waiver
 from dayzero.domain.watching import Rule
@@ -354,3 +356,19 @@ def test_a_waived_entry_is_stale_once_the_waiver_has_expired(store: Store) -> No
     assert {name: row["freshness"] for name, row in rows.items()} == {"cpu": "stale", "sim-npu": "current"}
     assert all(row["waivers"] == 1 for row in rows.values())
     assert rows["sim-npu"]["waived_until"] is not None
+
+
+def test_another_policy_starts_anew(store: Store) -> None:
+    lease = store.adapt()
+    policy = PrecisionPolicy("int8", (Promotion("model.layers.0.mlp.gate_proj", 0.5),))
+    with pytest.raises(BadInputError, match="is running"):
+        store.catalog.follow(lease.adaptation_id, policy)
+    store.ledger.put_check(check(name="model.perplexity"), lease)
+    store.ledger.put_result(result_key("structure", 1, "x"), b"{}", lease)
+    store.catalog.finish(lease, AdaptationState.DONE, None, None)
+    assert store.catalog.follow(lease.adaptation_id, None).state is AdaptationState.DONE
+    followed = store.catalog.follow(lease.adaptation_id, policy)
+    assert (followed.state, followed.policy) == (AdaptationState.REQUESTED, policy)
+    assert not store.ledger.checks(lease.adaptation_id) and not store.ledger.linked_results(lease.adaptation_id)
+    assert store.ledger.claim(lease.adaptation_id, 2, "again") and store.ledger.adaptation(lease.adaptation_id).policy == policy
+    assert [one.attempt for one in store.catalog.adaptations() if one.policy == policy] == [2]

@@ -8,6 +8,7 @@ import pytest
 from dayzero.domain.entry import Correctness
 from dayzero.domain.operators import Phase
 from dayzero.domain.planning import Degrees
+from dayzero.domain.precision_policy import PrecisionPolicy, Promotion, dtype_under
 from dayzero.domain.runs import Observation, RunEnd
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, Grade, Verdict
@@ -16,7 +17,9 @@ from dayzero.ports.hub import Progress
 from dayzero.stages.entries.required import requirements
 from dayzero.stages.judging.checks import CHECKS_OF
 from dayzero.steps import climbing, concluding, shards, verifying, weights
+from dayzero.steps.concluding import entry_of
 from dayzero.steps.documents import exit_code_of
+from dayzero.steps.publishing import bundle_files
 from dayzero.steps.unpickling import require_readable
 from fakes_bench import FakeCatalog, FakeTracer, FakeTransfer, ended, make_bench
 
@@ -181,3 +184,20 @@ def test_a_request_carries_plan_and_shards_only_where_ranks_run(tmp_path: Path) 
     assert ranks.degrees == Degrees(tp=3)
     assert ranks.shards_dir is not None and ranks.shards_dir.endswith("tp3")
     assert made.tracer.uses[0].phase is Phase.PREFILL
+
+
+def test_an_adaptation_follows_its_policy(tmp_path: Path) -> None:
+    policy = PrecisionPolicy("int8", (Promotion("model.layers.0.mlp.gate_proj", 0.5),))
+    made = make_bench(tmp_path, policy=policy)
+    assert verifying.request_for(made.bench, made.lease, Observation.PERPLEXITY).policy == policy
+    native = make_bench(tmp_path)
+    requests = [verifying.request_for(one.bench, one.lease, Observation.PERPLEXITY) for one in (made, native)]
+    keys = {verifying.key_of(made.bench, made.lease, request) for request in requests}
+    assert len(keys) == 2, "what was found in the native dtype says nothing about the policy"
+    entry = entry_of(made.bench, made.lease)
+    assert (entry.key.dtype, entry.policy) == ("bfloat16+int8", policy)
+    assert dtype_under(entry.key.dtype) == entry_of(native.bench, native.lease).key.dtype == "bfloat16"
+    names = {file.path for file in bundle_files(made.bench, made.lease)} - {
+        file.path for file in bundle_files(native.bench, native.lease)
+    }
+    assert names == {"precision.py", "precision_policy.json"}

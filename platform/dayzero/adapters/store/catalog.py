@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, delete, select
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store import waivers
@@ -17,11 +17,21 @@ from dayzero.adapters.store.failures import remember
 from dayzero.adapters.store.holding import holds, stale
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.rows import adaptation_of, adaptation_row, adaptations_query, utc
-from dayzero.adapters.store.tables import AdaptationRow, LogRow, ModelAliasRow, ReleaseRow
+from dayzero.adapters.store.tables import (
+    AdaptationRow,
+    CheckRow,
+    LogRow,
+    MeasurementRow,
+    ModelAliasRow,
+    ReleaseRow,
+    ResultLinkRow,
+)
 from dayzero.adapters.store.work import request_work
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
+from dayzero.domain.canonical import plain
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock
 from dayzero.domain.events import EventKind
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.verdict import Mode
 from dayzero.domain.waivers import Waiver
 from dayzero.errors import BadInputError, NotFoundError
@@ -150,14 +160,24 @@ class SqlCatalog:
         """
         with transaction(self._engine) as session:
             row, model = adaptation_row(session, adaptation_id, lock=True)
-            if row.state == AdaptationState.RUNNING.value:
-                raise BadInputError(
-                    f"adaptation {adaptation_id} is running (attempt {row.attempt}).",
-                    remedy=f"Wait for it, or `dayzero run cancel {adaptation_id}` first.",
-                )
-            if row.state in _ENDED:
-                row.state, row.claimant, row.stage = AdaptationState.REQUESTED.value, None, None
-                row.reason, row.finished_at, row.attempts_before = None, None, row.attempt
+            _refuse_running(row)
+            _request_again(row)
+            return adaptation_of(row, model)
+
+    def follow(self, adaptation_id: str, policy: PrecisionPolicy | None) -> Adaptation:
+        """Let the targets compute by a precision policy from the next attempt on; see the port.
+
+        What was found under another policy says nothing about this one: an attempt that ends early would be judged by it.
+        """
+        with transaction(self._engine) as session:
+            row, model = adaptation_row(session, adaptation_id, lock=True)
+            if adaptation_of(row, model).policy == policy:
+                return adaptation_of(row, model)
+            _refuse_running(row)
+            for found in (CheckRow, MeasurementRow, ResultLinkRow):
+                session.execute(delete(found).where(found.adaptation_id == adaptation_id))
+            row.policy = None if policy is None else plain(policy)
+            _request_again(row)
             return adaptation_of(row, model)
 
     def log_lines(self, adaptation_id: str, after: int = 0) -> Sequence[tuple[int, datetime, str]]:
@@ -202,6 +222,21 @@ class SqlCatalog:
 def _next_start(row: AdaptationRow, model: str) -> Adaptation:
     """The adaptation with the attempt that its next start must carry."""
     return replace(adaptation_of(row, model), attempt=row.attempt + 1)
+
+
+def _refuse_running(row: AdaptationRow) -> None:
+    if row.state == AdaptationState.RUNNING.value:
+        raise BadInputError(
+            f"adaptation {row.id} is running (attempt {row.attempt}).",
+            remedy=f"Wait for it, or `dayzero run cancel {row.id}` first.",
+        )
+
+
+def _request_again(row: AdaptationRow) -> None:
+    """Request what has ended, with all attempts granted anew."""
+    if row.state in _ENDED:
+        row.state, row.claimant, row.stage = AdaptationState.REQUESTED.value, None, None
+        row.reason, row.finished_at, row.attempts_before = None, None, row.attempt
 
 
 def _write_end(session: Session, row: AdaptationRow, model: str, now: datetime, entry: dict[str, Field]) -> None:

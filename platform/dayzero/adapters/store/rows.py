@@ -14,6 +14,7 @@ from dayzero.codec import load
 from dayzero.domain.access import ANYONE, Viewer
 from dayzero.domain.adaptation import GOING_ON, Adaptation, AdaptationState, Purpose
 from dayzero.domain.events import Event, EventKind
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import HubKind
 from dayzero.domain.results import ResultKey, StoredResult
 from dayzero.domain.subscriptions import Channel, Delivery, DeliveryState, Manner, Quiet, Subscription
@@ -82,6 +83,7 @@ def adaptation_of(row: AdaptationRow, model: str) -> Adaptation:
         stage=row.stage,
         reason=row.reason,
         finished_at=maybe_utc(row.finished_at),
+        policy=None if row.policy is None else noun_of(PrecisionPolicy, row.policy),
     )
 
 

@@ -150,6 +150,7 @@ class AdaptationRow(Base):
     stage: Mapped[str | None]
     reason: Mapped[str | None]
     finished_at: Mapped[datetime | None]
+    policy: Mapped[Any | None] = mapped_column(CleanJson(none_as_null=True))
 
 
 class ResultRow(Base):
