@@ -168,8 +168,9 @@ def dispatch_once(plane: Plane, orchestrator: Orchestrator | None) -> telling.De
 def verification_steps(names: tuple[str, ...], mode: Mode = Mode.INFERENCE) -> tuple[Step, ...]:
     """The steps of one `verify`: all, or those needed for the named ones; BadInputError lists what can be asked for."""
     everything = [step for step in pipeline.steps_of(Purpose.ADAPT, mode) if step.place is not Place.PUBLISH]
-    everything += [step for step in pipeline.ON_REQUEST if step.name in names]
-    checks = {step.name for step in pipeline.OBSERVING if step in everything} | {step.name for step in pipeline.ON_REQUEST}
+    asked = {step.name: step for step in pipeline.ON_REQUEST if step.name in names}
+    everything = [asked.get(step.name, step) for step in everything]
+    checks = {step.name for step in pipeline.OBSERVING if step.mode in (None, mode)}
     unknown = sorted(set(names) - checks)
     if unknown:
         raise BadInputError(f"no check is called {unknown[0]}.", remedy="Known ones: " + ", ".join(sorted(checks)) + ".")

@@ -13,6 +13,7 @@ from dayzero.cli.report import checked_file, write_report
 from dayzero.codec import dump
 from dayzero.domain.adaptation import Lease
 from dayzero.domain.canonical import plain
+from dayzero.domain.planning import PlanRequest
 from dayzero.domain.shards import Integrity
 from dayzero.domain.verdict import Mode
 from dayzero.errors import BadInputError
@@ -118,6 +119,9 @@ def verify(
     pp: Degree = None,
     ep: Degree = None,
     dp: Degree = None,
+    cache_dtype: Annotated[
+        str | None, typer.Option("--cache-dtype", help="Verify a plan whose cache is of that dtype, such as fp8 or int8.")
+    ] = None,
     engine: Annotated[
         str,
         typer.Option("--engine", help="Whose parallel ranks: dayzero, or transformers (the library's own, with --tp, …)."),
@@ -150,6 +154,8 @@ def verify(
     followed = None if policy is None else app.policy_from(policy)
     work = app.local_work(settings, model, platform, mode=mode, policy=followed)
     bench = replace(_approving(work.bench, yes), degrees=degrees, engine=engine)
+    if cache_dtype is not None:
+        bench = replace(bench, request=PlanRequest(cache_dtypes=(cache_dtype,)))
     app.tell(settings, work)
     if engine != OWN_ENGINE:
         _verify_library(bench, work.lease, json)

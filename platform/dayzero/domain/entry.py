@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dayzero.domain.ageing import Basis
+from dayzero.domain.computing import Computing, computing_of
 from dayzero.domain.failures import Symptom
 from dayzero.domain.features import Feature, LayerVerdict
 from dayzero.domain.planning import Degrees
@@ -51,7 +52,7 @@ class Freshness(StrEnum):
 @dataclass(frozen=True, slots=True)
 class EntryKey:
     """What an entry is about; one current entry per key. `content` is the release's content id (before weights: the
-    configuration's)."""
+    configuration's); `dtype` says in what it computes, policy and cache included."""
 
     model: str
     content_id: str
@@ -61,6 +62,11 @@ class EntryKey:
     dtype: str
     plan: Degrees
     mode: Mode
+
+    @property
+    def computing(self) -> Computing:
+        """What `dtype` says."""
+        return computing_of(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)

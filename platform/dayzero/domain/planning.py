@@ -135,10 +135,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What one plan is asked for: the workload (None: what verification runs), on a platform with these changes."""
+    """What one plan is asked for: the workload (None: what verification runs, with one of these caches where any is named), on
+    a platform with these changes."""
 
     workload: Workload | None = None
     changes: tuple[Change, ...] = ()
+    cache_dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 POLICY_SCHEMA = "dayzero.precision-policy/1"
-_OVER = "+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +25,6 @@ class PrecisionPolicy:
     scheme: str
     promoted: tuple[Promotion, ...] = ()
     schema: str = POLICY_SCHEMA
-
-    def over(self, dtype: str) -> str:
-        """What a model of that dtype computes in under the policy: bfloat16+int8."""
-        return f"{dtype}{_OVER}{self.scheme}"
-
-
-def dtype_under(computed: str) -> str:
-    """The dtype of the tensors of a model that computes so, whatever policy lies over it."""
-    return computed.partition(_OVER)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dayzero.codec import load
 from dayzero.domain.adaptation import Adaptation, AdaptationState, Lease, Purpose
 from dayzero.domain.ageing import basis_of
 from dayzero.domain.architecture import ModelSpec
+from dayzero.domain.computing import Computing
 from dayzero.domain.entry import CompatibilityEntry, DayZeroClock, EntryKey, Lifecycle
 from dayzero.domain.observations import GenerationObserved
 from dayzero.domain.operators import CoverageReport, OperatorInventory
@@ -105,7 +106,13 @@ def key_of(adaptation: Adaptation, found: Found, stack: Stack | None) -> EntryKe
         platform=adaptation.platform,
         stack_fingerprint=over(stack, found.recipe).fingerprint if stack else UNKNOWN,
         engine=ENGINE,
-        dtype=adaptation.policy.over(dtype) if adaptation.policy else dtype,
+        dtype=str(
+            Computing(
+                dtype,
+                scheme=adaptation.policy.scheme if adaptation.policy else None,
+                cache_dtype=planned.choices.cache_dtype if planned else None,
+            )
+        ),
         plan=planned.degrees if planned else Degrees(),
         mode=adaptation.mode,
     )

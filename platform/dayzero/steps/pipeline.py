@@ -42,6 +42,7 @@ OBSERVING = (
     Step("layers", "Layers, three ways", Place.PLATFORM, verifying.layers_step),
     Step("decoding", "Cached decoding, three ways", Place.PLATFORM, verifying.decoding_step),
     Step("perplexity", "Perplexity", Place.PLATFORM, verifying.perplexity_step),
+    Step("caches", "The plan's cache, if in 8 bits", Place.PLATFORM, verifying.planned_cache_step),
     Step("parallel", "Ladder of parallel runs", Place.PLATFORM, climbing.parallel_step),
     Step("memory", "Memory against its prediction", Place.PLATFORM, measuring.memory_step),
     Step("generation", "End to end", Place.PLATFORM, verifying.generation_step),
@@ -50,7 +51,7 @@ OBSERVING = (
 )
 
 ON_REQUEST = (Step("caches", "Caches in 8 bits", Place.PLATFORM, verifying.caches_step),)
-"""What is only verified when it is asked for by name: a format that no plan has chosen says nothing about the model."""
+"""What is verified whatever the plan says when it is asked for by name, in the place of the step of that name."""
 
 STEPS: Mapping[Purpose, tuple[Step, ...]] = {
     Purpose.PRESTAGE: (*PRESTAGING, BRIDGING, *REHEARSING),

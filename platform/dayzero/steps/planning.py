@@ -11,12 +11,14 @@ from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import result_key
 from dayzero.domain.tensors import CheckpointIndex
+from dayzero.errors import BadInputError
 from dayzero.stages.entries.deciding import plan_check
 from dayzero.stages.explaining.completion import completed
 from dayzero.stages.explaining.memory import gigabytes
 from dayzero.stages.explaining.refusals import families_of, nearest_words, reason_words
 from dayzero.stages.explaining.words import seconds, times_of
 from dayzero.stages.planning.asked import asked_findings
+from dayzero.stages.planning.choices import choice_findings
 from dayzero.stages.planning.choosing import plan_for
 from dayzero.stages.planning.weight_dtypes import choices_of, chosen, stored_as
 from dayzero.stages.planning.what_if import changed
@@ -74,12 +76,21 @@ def verified_workload(spec: ModelSpec) -> Workload:
     return Workload(context_tokens=min(spec.context_tokens or 2048, 2048))
 
 
+def _with_caches(bench: Bench, profile: PlatformProfile, spec: ModelSpec) -> Workload:
+    """The verified workload with the caches that were asked for; BadInputError where the platform takes none of them."""
+    workload = replace(verified_workload(spec), cache_dtypes=bench.request.cache_dtypes)
+    refused = tuple(choice_findings(workload, profile))
+    if refused and len(refused) == len(workload.cache_dtypes):
+        raise BadInputError(f"{refused[0].message}.", remedy="Name another dtype with --cache-dtype, or none.")
+    return workload
+
+
 def planned(bench: Bench, lease: Lease, spec: ModelSpec, index: CheckpointIndex | None) -> Kept[PlanReport]:
     """The plan for the adaptation's platform; without headers the weights are predicted, and it is kept as a first plan."""
     stage = "plan" if index is None else "plan.weights"
     resources = resources_of(bench, lease)
     limit, profile = resources.memory_limit_bytes, resources.profile
-    workload = replace(bench.request.workload or verified_workload(spec), devices=resources.devices)
+    workload = replace(bench.request.workload or _with_caches(bench, profile, spec), devices=resources.devices)
     read = (spec,) if index is None else (spec, index)
     asked = (resources.devices, limit, bench.degrees, *(() if bench.any_devices else ("no more",)))
     key = result_key(stage, 2, *read, profile.figures_digest, workload, *asked)

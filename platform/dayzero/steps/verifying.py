@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from dayzero.codec import dump, load
 from dayzero.domain.adaptation import Lease
+from dayzero.domain.computing import EIGHT_BITS
 from dayzero.domain.observations import CheckName
 from dayzero.domain.planning import Degrees
 from dayzero.domain.reports import StepReport
@@ -22,7 +23,7 @@ from dayzero.steps.prestaging import require_reference, settled_bridges, subject
 from dayzero.steps.sampling import keep_samples, that_tell, with_known_calls
 from dayzero.steps.shards import place_of
 from dayzero.steps.stacks import runner_of
-from dayzero.steps.weights import chosen_degrees, full_structure
+from dayzero.steps.weights import chosen_degrees, exact_plan, full_structure
 
 OBSERVER_VERSION = 4
 """Version of what the child processes observe; a change of what is measured is a new one."""
@@ -215,6 +216,15 @@ def perplexity_step(bench: Bench, lease: Lease) -> StepReport:
 def caches_step(bench: Bench, lease: Lease) -> StepReport:
     """Caches in 8 bits against the native one."""
     return _of_text(bench, lease, Observation.CACHES)
+
+
+def planned_cache_step(bench: Bench, lease: Lease) -> StepReport:
+    """The same where the plan keeps its cache in 8 bits; a format that no plan has chosen says nothing about the model."""
+    plan = exact_plan(bench, lease).noun.plan
+    chosen = plan.choices.cache_dtype if plan is not None else None
+    if chosen in EIGHT_BITS:
+        return caches_step(bench, lease)
+    return StepReport(Observation.CACHES.value, f"the plan's cache is {chosen or 'the native one'}: nothing is lost in it")
 
 
 def training_step(bench: Bench, lease: Lease) -> StepReport:

@@ -94,6 +94,22 @@ def test_any_combination_of_verdicts(verdicts: dict[str, Verdict | None]) -> Non
     hold_the_table(verdicts)
 
 
+@pytest.mark.parametrize(
+    ("cache", "name"),
+    [("fp8", "cache.fp8_e4m3_tensor"), ("int8", "cache.int8_head"), ("float8_e5m2", "cache.float8_e5m2")],
+)
+def test_a_plan_with_a_cache_in_8_bits_needs_its_check(cache: str, name: str) -> None:
+    key = replace(KEY, dtype=f"bfloat16+{cache}-cache")
+    others = (*checks(ALL_PASS), check(CheckLayer.PRECISION, "cache.of_no_plan", Verdict.FAIL, "tp1"))
+    entry = derive(others, key)
+    assert (entry.correctness, entry.missing_checks) == (Correctness.FUNCTIONAL, (name,)) and name in entry.reason
+    shown = {verdict: derive((*others, check(CheckLayer.PRECISION, name, verdict, "tp1")), key) for verdict in Verdict}
+    assert shown[Verdict.PASS].correctness is Correctness.VERIFIED
+    assert shown[Verdict.FAIL].correctness is Correctness.FAILING
+    assert {shown[one].correctness for one in (Verdict.ERROR, Verdict.NOT_RUN)} == {Correctness.FUNCTIONAL}
+    assert derive(others).correctness is Correctness.VERIFIED, "of a format that no plan chose nothing is asked"
+
+
 ANY_CHECKS = st.lists(
     st.builds(
         Check,

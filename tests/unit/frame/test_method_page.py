@@ -29,8 +29,12 @@ def test_every_check_is_in_the_table() -> None:
 
 
 def test_the_requirements_are_the_codes() -> None:
-    key = EntryKey("m", "c", "cpu", "f", "torch", "bfloat16", Degrees(tp=2), Mode.FINE_TUNE)
-    assert named(section("What an entry needs")) == {name for need in requirements(key) for name in need.any_of}
+    keys = [
+        EntryKey("m", "c", "cpu", "f", "torch", dtype, Degrees(tp=2), Mode.FINE_TUNE)
+        for dtype in ("bfloat16", "bfloat16+fp8-cache", "bfloat16+int8-cache")
+    ]
+    needed = {name for key in keys for need in requirements(key) for name in need.any_of}
+    assert named(section("What an entry needs")) == needed
 
 
 def test_the_version_is_the_codes() -> None:

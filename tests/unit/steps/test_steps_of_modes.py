@@ -19,11 +19,11 @@ def test_a_fine_tune_has_the_steps_of_inference_and_its_training() -> None:
     assert names(Mode.FINE_TUNE) == [*inference, "training"]
 
 
-def test_what_is_only_run_by_name() -> None:
-    assert "caches" not in names(Mode.FINE_TUNE)
-    assert "caches" not in [step.name for step in verification_steps(())]
-    asked = [step.name for step in verification_steps(("caches",))]
-    assert asked[-1] == "caches" and "perplexity" not in asked and "fetch" in asked
+def test_what_is_run_whatever_the_plan_says_when_it_is_named() -> None:
+    (usual,) = [step for step in verification_steps(()) if step.name == "caches"]
+    asked = verification_steps(("caches",))
+    assert asked[-1].name == "caches" and asked[-1].run is not usual.run
+    assert not {"perplexity", "layers"} & {step.name for step in asked} and "fetch" in [step.name for step in asked]
 
 
 def test_a_check_of_another_mode_is_unknown_and_the_message_lists_what_there_is() -> None:

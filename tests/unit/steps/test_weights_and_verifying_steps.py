@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from dayzero.domain.computing import Computing
 from dayzero.domain.entry import Correctness
 from dayzero.domain.operators import Phase
-from dayzero.domain.planning import Degrees
-from dayzero.domain.precision_policy import PrecisionPolicy, Promotion, dtype_under
+from dayzero.domain.planning import Degrees, PlanRequest
+from dayzero.domain.precision_policy import PrecisionPolicy, Promotion
 from dayzero.domain.runs import Observation, RunEnd
 from dayzero.domain.shards import ShardManifest
 from dayzero.domain.verdict import Check, Grade, Verdict
@@ -196,8 +197,26 @@ def test_an_adaptation_follows_its_policy(tmp_path: Path) -> None:
     assert len(keys) == 2, "what was found in the native dtype says nothing about the policy"
     entry = entry_of(made.bench, made.lease)
     assert (entry.key.dtype, entry.policy) == ("bfloat16+int8", policy)
-    assert dtype_under(entry.key.dtype) == entry_of(native.bench, native.lease).key.dtype == "bfloat16"
+    assert entry.key.computing.dtype == entry_of(native.bench, native.lease).key.dtype == "bfloat16"
     names = {file.path for file in bundle_files(made.bench, made.lease)} - {
         file.path for file in bundle_files(native.bench, native.lease)
     }
     assert names == {"precision.py", "precision_policy.json"}
+
+
+def test_a_plan_with_a_cache_in_8_bits_has_it_checked(tmp_path: Path) -> None:
+    made = make_bench(tmp_path)
+    assert "native" in verifying.planned_cache_step(made.bench, made.lease).headline
+    assert made.runner.ran == [] and made.ledger.checks("adaptation-1") == ()
+    other = make_bench(tmp_path)
+    asked = replace(other.bench, request=PlanRequest(cache_dtypes=("int8",)))
+    with pytest.raises(BadInputError, match="cpu takes no int8 cache"):
+        verifying.planned_cache_step(asked, other.lease)
+    profile = replace(asked.profiles["cpu"], dtypes=("bfloat16", "int8"))
+    other.bench = replace(asked, profiles={"cpu": profile})
+    verifying.planned_cache_step(other.bench, other.lease)
+    assert [request.observation for request in other.runner.ran] == [Observation.CACHES]
+    entry = entry_of(other.bench, other.lease)
+    assert entry.key.computing == Computing("bfloat16", cache_dtype="int8") and entry.key.dtype == "bfloat16+int8-cache"
+    assert "cache.int8_head" in entry.missing_checks
+    assert not any(name.startswith("cache.") for name in entry_of(made.bench, made.lease).missing_checks)

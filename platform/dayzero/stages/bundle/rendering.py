@@ -10,7 +10,7 @@ from dayzero.domain.canonical import plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.plan import PlanReport
 from dayzero.domain.platforms import PlatformProfile, Stack
-from dayzero.domain.precision_policy import PrecisionPolicy, dtype_under
+from dayzero.domain.precision_policy import PrecisionPolicy
 from dayzero.domain.release import HubKind, Release
 from dayzero.domain.shards import ShardManifest
 from dayzero.stages.bundle.escape import clean, compose_text, csv_text, markdown_table, shell_word
@@ -106,13 +106,13 @@ def _command(entry: CompatibilityEntry) -> tuple[str, ...]:
     if entry.key.engine in TORCH_ENGINES and degrees.dp == 1 and (degrees.tp == 1 or degrees.pp == 1):
         return (
             f'exec torchrun --standalone --nproc-per-node {degrees.world} "$here/generate.py" \\',
-            f'  --model-dir "$model_dir" --dtype {shell_word(dtype_under(entry.key.dtype))} {sizes} "$@"',
+            f'  --model-dir "$model_dir" --dtype {shell_word(entry.key.computing.dtype)} {sizes} "$@"',
         )
     if entry.key.engine == "vllm":
         parallel = f"--tensor-parallel-size {degrees.tp} --pipeline-parallel-size {degrees.pp}"
         parallel += f" --data-parallel-size {degrees.dp}" if degrees.dp > 1 else ""
         parallel += " --enable-expert-parallel" if degrees.ep > 1 else ""
-        return (f'exec vllm serve "$model_dir" --dtype {shell_word(dtype_under(entry.key.dtype))} {parallel} "$@"',)
+        return (f'exec vllm serve "$model_dir" --dtype {shell_word(entry.key.computing.dtype)} {parallel} "$@"',)
     what = shell_word(f"No launch command is known for engine {entry.key.engine} under plan {degrees}.")
     return (f"echo {what} >&2", "exit 3")
 

@@ -8,7 +8,8 @@
 | end to end is not_run, error or absent                                  | unknown     |
 | a check fails that somebody waived                                      | as if it had not been run, and never verified |
 
-The image, serving, cache and (for inference) fine-tune checks do not count: they have columns of their own. A check whose
+The image, serving, cache and (for inference) fine-tune checks do not count: they have columns of their own. The cache check of
+a plan that keeps its cache in 8 bits does. A check whose
 evidence is only predicted decides nothing, in either direction: it is as if it had not been run. `weights.integrity` is one of
 the required ones: of weights that nobody compared with what their release states, nothing is verified.
 """
@@ -74,7 +75,7 @@ def derive_entry(
     """
     _same_subject(key, mode, coverage, report)
     checks = _with_coverage(report.checks if report else (), coverage)
-    answered = applied((check for check in checks if counts(check, mode)), waivers)
+    answered = applied((check for check in checks if counts(check, key)), waivers)
     correctness, missing, deciding = _judge(key, checks, frozenset(check.check for check, _ in answered))
     measurements = report.measurements if report else ()
     culprits = report.culprits if report else ()
@@ -164,19 +165,20 @@ def _with_coverage(checks: tuple[Check, ...], coverage: CoverageReport | None) -
     return (coverage_check(coverage), *checks)
 
 
-def counts(check: Check, mode: Mode) -> bool:
-    """Whether the check decides about correctness in that mode."""
-    if check.check in ABOUT_US:
+def counts(check: Check, key: EntryKey) -> bool:
+    """Whether the check decides about correctness of such an entry: of the columns' checks only those that it requires."""
+    if check.check in ABOUT_US or check.grade is Grade.PREDICTED:
         return False
-    trained = mode is Mode.FINE_TUNE and check.check.startswith(_COLUMNS["fine_tune"])
-    return check.grade is not Grade.PREDICTED and (trained or not check.check.startswith(tuple(_COLUMNS.values())))
+    if not check.check.startswith(tuple(_COLUMNS.values())):
+        return True
+    return any(check.check in requirement.any_of for requirement in requirements(key))
 
 
 def _judge(
     key: EntryKey, checks: tuple[Check, ...], waived: frozenset[str] = frozenset()
 ) -> tuple[Correctness, tuple[str, ...], tuple[Check, ...]]:
     """The correctness, the names of requirements that are not shown, and the checks it rests on."""
-    counting = tuple(check for check in checks if counts(check, key.mode))
+    counting = tuple(check for check in checks if counts(check, key))
     shown = {requirement: _shown(requirement, counting) for requirement in requirements(key)}
     missing = tuple(requirement.name for requirement, by in shown.items() if not by)
     failed = tuple(check for check in counting if check.verdict is Verdict.FAIL and check.check not in waived)

@@ -10,7 +10,7 @@ from dayzero.stages.entries.required import ENDS, requirements
 
 _GRADES = tuple(Grade)
 _BESIDE = ("image.", "serving.", "fine_tune.", "cache.")
-"""Checks that have features of their own and decide no layer."""
+"""Checks that have features of their own and decide no layer, unless the entry requires them."""
 _LIBRARIES = ("torch", "transformers")
 _TOKENS = ("prompt_tokens", "chunk_tokens", "new_tokens")
 """What a check says of how long its sequence was: the context is their sum."""
@@ -18,15 +18,18 @@ _TOKENS = ("prompt_tokens", "chunk_tokens", "new_tokens")
 
 def layers_of(checks: Sequence[Check], key: EntryKey, missing: Sequence[str]) -> tuple[LayerVerdict, ...]:
     """All four layers: fail where a check fails, else error, else not_run where a required one is not shown or nothing ran."""
-    required = {need.name: need.layer for need in requirements(key)}
+    needs = requirements(key)
+    required = {need.name: need.layer for need in needs}
+    named = {name for need in needs for name in need.any_of}
+    apart = [one for one in checks if one.check in named or not one.check.startswith(_BESIDE)]
     return tuple(
-        _layer(layer, [one for one in checks if one.layer is layer], [name for name in missing if required.get(name) is layer])
+        _layer(layer, [one for one in apart if one.layer is layer], [name for name in missing if required.get(name) is layer])
         for layer in CheckLayer
     )
 
 
 def _layer(layer: CheckLayer, checks: list[Check], missing: list[str]) -> LayerVerdict:
-    deciding = [one for one in checks if not one.check.startswith(_BESIDE) and one.grade is not Grade.PREDICTED]
+    deciding = [one for one in checks if one.grade is not Grade.PREDICTED]
     found = {one.verdict for one in deciding}
     ran = [one for one in deciding if one.verdict is not Verdict.NOT_RUN]
     verdict = next((one for one in (Verdict.FAIL, Verdict.ERROR) if one in found), Verdict.PASS)

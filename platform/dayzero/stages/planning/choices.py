@@ -16,15 +16,16 @@ _VIRTUAL_STAGES = (1, 2, 4)
 
 
 def choices_for(workload: Workload, profile: PlatformProfile) -> tuple[Choices, ...]:
-    """Every combination to judge; the widest plan keeps to what verification runs: the native cache, whole prompts."""
+    """Every combination to judge; the widest plan keeps to what verification runs: whole prompts, and the native cache unless
+    another one is named."""
+    dtypes: list[str | None] = [dtype for dtype in workload.cache_dtypes if cache_supported(dtype, profile)]
     if workload.objective is Objective.WIDEST:
-        return (Choices(),)
+        return tuple(Choices(cache_dtype=dtype) for dtype in dtypes or [None])
     if workload.training is not None:
         # Sequence parallelism moves as many bytes (an all-reduce is a reduce-scatter and an all-gather) and needs less memory:
         # of plans that are equally fast the one without comes first (Korthikanti et al., arXiv 2205.05198, section 4.2.2).
         return tuple(Choices(micro_batch=size, virtual_stages=pieces, sequence_parallel=cut)
                      for size in _MICRO_BATCHES for pieces in _VIRTUAL_STAGES for cut in (False, True))  # fmt: skip
-    dtypes: list[str | None] = [dtype for dtype in workload.cache_dtypes if cache_supported(dtype, profile)]
     return tuple(Choices(cache_dtype=dtype, chunk_tokens=chunk) for dtype in dtypes or [None] for chunk in _chunks(workload))
 
 

@@ -26,7 +26,7 @@ def layer_verdicts(entry: CompatibilityEntry) -> tuple[LayerVerdict, ...]:
         checks = [check for check in entry.checks if check.layer is layer]
         missing = [need for need in needed if need.layer is layer and need.name in entry.missing_checks]
         names = {name for need in needed if need.layer is layer for name in need.any_of}
-        counting = [check for check in checks if counts(check, entry.key.mode)]
+        counting = [check for check in checks if counts(check, entry.key)]
         verdict, deciding = _verdict(counting, [check for check in checks if check.check in names], bool(missing))
         tally = {one: sum(check.verdict is one for check in checks) for one in Verdict}
         grades = [check.grade for check in checks if check.verdict is not Verdict.NOT_RUN]
