@@ -23,6 +23,18 @@ class Settings(BaseSettings):
     open_reading: bool | None = Field(
         None, description="Whether the list is read without a token; unset: only where the door listens on loopback."
     )
+    reads_per_minute: int = Field(
+        600, description="Reads that one token, or one address without, has in a minute at the door; 0: no limit.", ge=0
+    )
+    writes_per_minute: int = Field(
+        60, description="Writes that one token, or one address without, has in a minute at the door; 0: no limit.", ge=0
+    )
+    wrong_tokens_per_minute: int = Field(
+        20, description="Tokens that are not good which one address may show in a minute; 0: no limit.", ge=0
+    )
+    unlimited_networks: tuple[str, ...] = Field(
+        ("127.0.0.0/8", "::1/128"), description="Networks (10.1.0.0/16) whose reads and writes at the door are not limited."
+    )
     prefect_port: int = Field(4200, description="Port of the Prefect server that `dayzero up` starts.", ge=0, le=65535)
     prefect_api_url: str | None = Field(None, description="A Prefect API that already runs; unset: our own server.")
     hf_endpoint: str = Field("https://huggingface.co", description="Endpoint of the Hugging Face hub or a mirror.")

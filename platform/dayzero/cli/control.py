@@ -12,6 +12,7 @@ from dayzero.errors import DayzeroError
 from dayzero.settings import Settings, load_settings
 from dayzero.steps.reconciling import ReconcileReport
 from dayzero.web.door import create_app
+from dayzero.web.limiting import limits_from
 from dayzero.web.routers import all_routers
 
 TELL_EVERY_S = 1.0
@@ -42,9 +43,8 @@ def serve(settings: Settings) -> None:
         loops.start()
         try:
             reading = app.reading_is_open(settings)
-            door = create_app(
-                plane, all_routers(plane, open_reading=reading, run_url=orchestrator.run_url, public_url=settings.public_url)
-            )
+            routers = all_routers(plane, open_reading=reading, run_url=orchestrator.run_url, public_url=settings.public_url)
+            door = create_app(plane, routers, limits=limits_from(settings))
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:
             loops.stop()

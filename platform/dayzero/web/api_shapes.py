@@ -164,9 +164,9 @@ class Problem(Shape):
 
 
 def answers(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The refusals that a route may answer with, for its document."""
+    """The refusals that a route may answer with, for its document; any may say that too much was asked."""
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": _WORDS[status], "content": content} for status in statuses}
+    return {status: {"description": _WORDS[status], "content": content} for status in (*statuses, 429)}
 
 
 _WORDS = {
@@ -174,6 +174,7 @@ _WORDS = {
     403: "The token may not do this.",
     404: "There is no such thing, or the reader may not see it.",
     422: "The request was not understood; the detail says where.",
+    429: "Too much was asked in a minute; `Retry-After` says how many seconds to wait.",
     502: "Something that this needs is not installed.",
     503: "The database does not answer now.",
 }

@@ -13,6 +13,7 @@ from dayzero.ports.ledger import Ledger
 from dayzero.web.api import document_of
 from dayzero.web.frame import static_router
 from dayzero.web.ledger import ledger_router
+from dayzero.web.limiting import Limiting, Limits
 from dayzero.web.problems import answer_error
 from dayzero.web.timing import Around, Observer
 
@@ -33,8 +34,13 @@ class Truth(Protocol):
         ...
 
 
-def create_app(plane: Truth, routers: Sequence[APIRouter] = (), observe: Observer | None = None) -> FastAPI:
-    """The application: /healthz, the ledger for workers, and any further routers; `observe` hears how long each took."""
+def create_app(
+    plane: Truth, routers: Sequence[APIRouter] = (), observe: Observer | None = None, limits: Limits | None = None
+) -> FastAPI:
+    """The application: /healthz, the ledger for workers, and any further routers; `observe` hears how long each took.
+
+    Without limits everybody may ask as much as they like.
+    """
     app = FastAPI(title="dayzero", version="1", summary=SUMMARY, docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
 
     @app.get("/healthz", include_in_schema=False)
@@ -48,5 +54,7 @@ def create_app(plane: Truth, routers: Sequence[APIRouter] = (), observe: Observe
     for kind in (DayzeroError, StarletteHTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, answer_error)
     app.openapi = lambda: document_of(app)  # type: ignore[method-assign]
+    if limits is not None:
+        app.add_middleware(Limiting, limits=limits)
     app.add_middleware(Around, observe=observe)
     return app

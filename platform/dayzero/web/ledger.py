@@ -37,6 +37,7 @@ from dayzero.domain.results import ResultKey
 from dayzero.errors import BadInputError, DayzeroError, NotFoundError
 from dayzero.ports.catalog import WorkerToken, Workforce
 from dayzero.ports.ledger import Ledger
+from dayzero.web.shown_tokens import mark_token
 
 SCOPE = "worker"
 HTTP_UNAUTHORIZED = 401
@@ -99,6 +100,7 @@ def token_check(workforce: Workforce) -> Callable[[Request], WorkerToken]:
     def check(request: Request) -> WorkerToken:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         allowed = workforce.check_token(token) if kind.lower() == "bearer" and token else None
+        mark_token(request, good=allowed is not None)
         if allowed is None:
             raise HTTPException(HTTP_UNAUTHORIZED, "the ledger needs a token; this one is unknown or has expired.")
         if allowed.scope != SCOPE:

@@ -11,6 +11,7 @@ from dayzero.domain.access import AccessToken, Scope
 from dayzero.ports.access import Access
 from dayzero.web.frame import page
 from dayzero.web.ledger import limited_body
+from dayzero.web.shown_tokens import mark_token
 from dayzero.web.viewers import COOKIE, HTTP_FORBIDDEN
 
 _FORM_BYTES = 20_000
@@ -52,6 +53,7 @@ def session_router(access: Access) -> APIRouter:
         token = (await form_of(request)).get("token", "").strip()
         found = access.check(token) if token else None
         if found is None or found.scope is Scope.WORKER:
+            mark_token(request, good=False)
             return _shown(request, access, "This token is unknown, revoked, has expired, or is a worker's.", 422)
         answer = RedirectResponse("/session", _SEE_OTHER)
         secure = request.url.scheme == "https"

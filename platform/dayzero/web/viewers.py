@@ -6,6 +6,7 @@ from fastapi import HTTPException, Request
 
 from dayzero.domain.access import ANYONE, AccessToken, Scope, Viewer
 from dayzero.ports.access import Access
+from dayzero.web.shown_tokens import mark_token
 
 COOKIE = "dayzero-token"
 """Where a browser keeps a token that was given on our own page."""
@@ -20,9 +21,13 @@ def token_of(request: Request, access: Access) -> AccessToken | None:
     if header is None:
         # A cookie serves reading alone (forms have a guard), and counts for nothing once its token is over.
         kept = request.cookies.get(COOKIE)
-        return access.check(kept) if kept and request.method in ("GET", "HEAD") else None
+        known = access.check(kept) if kept and request.method in ("GET", "HEAD") else None
+        if known is not None:
+            mark_token(request, good=True)
+        return known
     kind, _, text = header.partition(" ")
     found = access.check(text.strip()) if kind.lower() == "bearer" and text.strip() else None
+    mark_token(request, good=found is not None)
     if found is None:
         raise HTTPException(HTTP_UNAUTHORIZED, "this token is unknown, revoked or has expired.", {"WWW-Authenticate": "Bearer"})
     return found

@@ -239,7 +239,7 @@ class HttpLedger:
             raise StaleAttemptError(refusal.message)
         unnamed = NotFoundError if status == httpx.codes.NOT_FOUND else BadInputError
         kind: type[DayzeroError] = KINDS.get(refusal.kind, unnamed)
-        if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        if status >= httpx.codes.INTERNAL_SERVER_ERROR or status == httpx.codes.TOO_MANY_REQUESTS:
             kind = UnavailableError
         raise kind(refusal.message, remedy=refusal.remedy)
 
