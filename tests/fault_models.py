@@ -21,8 +21,9 @@ from transformers import (
     Qwen3NextConfig,
 )
 
-RESIDUAL = 8e-4
-"""Scale of the residual stream: its mean square, about 1e-6 at the first layer, is near an epsilon of 1e-6."""
+RESIDUAL, RESIDUAL_LATENT = 8e-4, 4e-4
+"""Scale of the residual stream: its mean square, about 1e-6 at the first layer, is near an epsilon of 1e-6. Of latent
+attention half as much, for choices of experts make its native error large."""
 COMMON = 1.0
 """A direction that all tokens share, in units of what tells them apart: real models have one (massive activations)."""
 ROUTER_OFFSET = -80.0
@@ -120,6 +121,7 @@ def write_model(kind: str, folder: Path, seed: int) -> Path:
 
 def values_of(name: str, shape: tuple[int, ...], seed: int, kind: str) -> torch.Tensor | None:
     """What a parameter is filled with; None: it keeps what the library starts a training with."""
+    residual = RESIDUAL_LATENT if kind == "mla_moe" else RESIDUAL
     parts = name.removesuffix(".weight").split(".")
     last, drawn = parts[-1], normal(name, shape, seed)
     if last in ("A_log", "D", "dt_bias") or "dt_proj" in parts:
@@ -129,30 +131,30 @@ def values_of(name: str, shape: tuple[int, ...], seed: int, kind: str) -> torch.
         centre = 0.0 if kind == "gated_delta" and "linear_attn" not in parts else 1.0
         return centre + 0.3 * drawn
     if last == "embed_tokens":
-        return RESIDUAL * (drawn + COMMON * direction(shape[-1], seed))
+        return residual * (drawn + COMMON * direction(shape[-1], seed))
     if last == "sinks":
         return 4.0 + drawn
     if "bias" in last:
-        return 0.1 * drawn * (RESIDUAL if any(word in name for word in ("o_proj", "down_proj")) else 1.0)
+        return 0.1 * drawn * (residual if any(word in name for word in ("o_proj", "down_proj")) else 1.0)
     if "conv1d" in parts:
         return drawn * shape[-1] ** -0.5
     if len(shape) < 2:
         return None
     inner = shape[1] if kind == "window_sinks" and len(shape) == 3 else shape[-1]
     close = kind == "mla_moe" and last == "gate"
-    values = (1.0 if close else gain_of(parts)) * inner**-0.5 * drawn
+    values = (1.0 if close else gain_of(parts, residual)) * inner**-0.5 * drawn
     if close:
         values = values + ROUTER_OFFSET * direction(shape[-1], seed) / shape[-1]
     return values
 
 
-def gain_of(parts: list[str]) -> float:
+def gain_of(parts: list[str], residual: float) -> float:
     """How strongly a matrix acts on inputs of mean square one."""
     last = parts[-1]
     if last == "down_proj" and "experts" in parts:
-        return 3.0 * RESIDUAL
+        return 3.0 * residual
     if last in ("o_proj", "out_proj", "down_proj"):
-        return 1.5 * RESIDUAL
+        return 1.5 * residual
     if last in ("q_proj", "k_proj", "q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa"):
         return 1.8
     if last in ("gate", "router"):
