@@ -126,8 +126,8 @@ def planted(faults: str, family: str, dtypes: str, seed: str = "0") -> list[dict
 
 
 SHOWS = {"silu": "large magnitude", "exp": "large magnitude", "rsqrt": "exact zeros", "softmax": "large magnitude",
-         "flush": "denormal"}  # fmt: skip
-"""The inputs on which each fault shows."""
+         "flush": "results below the smallest normal number became zero"}  # fmt: skip
+"""The inputs on which each fault shows; of one that shows on many, what it does."""
 
 
 def is_found(row: dict[str, Any]) -> bool:
