@@ -292,7 +292,7 @@ def test_fine_tune_mode_requires_its_training_check_beside_the_others() -> None:
         ((*checks(ALL_PASS), trained), Correctness.VERIFIED),
         ((*checks(ALL_PASS), replace(trained, verdict=Verdict.FAIL)), Correctness.FAILING),
     ):
-        tuned = VerificationReport("fine-tune-3", "cpu", Mode.FINE_TUNE, found)
+        tuned = VerificationReport("fine-tune-4", "cpu", Mode.FINE_TUNE, found)
         assert derive_entry(key, mode=Mode.FINE_TUNE, coverage=None, report=tuned, plan=None).correctness is correctness
 
 

@@ -22,6 +22,8 @@ GOOD = DirectionError(4096, 0.012, 0.9999, 1.0)
 OFF = DirectionError(4096, 0.021, 0.999, 1.0)
 FALLING = (3.0, 2.9, 2.8)
 WHOLE = (GradientError("", GOOD, NATIVE), GradientError("model.layers.0.mlp.up_proj", GOOD, NATIVE))
+TWO_OFF = (GradientError("", OFF, NATIVE), GradientError("a.b", OFF, NATIVE))
+FAR_OFF = (GradientError("", replace(OFF, relative=0.11), NATIVE),)
 RUN = TrainingRun(
     "full", 5000, 2, 1e-4, FALLING, (3.001, 2.901, 2.801), (3.001, 2.899, 2.802), WHOLE, WHOLE, 0.01, 0.01, 0.01, False
 )
@@ -57,8 +59,10 @@ def test_sound_training_passes_and_what_was_not_asked_for_is_not_run() -> None:
         ({"losses_native": (3.0, 2.9, None)}, Verdict.ERROR, "own losses"),
         ({"losses_reference": (3.0, 3.1, 3.0)}, Verdict.ERROR, "does not learn"),
         ({"moved_reference": 0.0}, Verdict.ERROR, "does not learn"),
-        ({"gradients": (GradientError("", OFF, NATIVE), GradientError("a.b", OFF, NATIVE))}, Verdict.FAIL, "worst in a.b"),
-        ({"gradients_after": (GradientError("", OFF, NATIVE),)}, Verdict.FAIL, "the last gradient"),
+        ({"gradients": TWO_OFF, "gradients_after": TWO_OFF}, Verdict.FAIL, "worst in a.b"),
+        ({"gradients": TWO_OFF}, Verdict.PASS, ""),
+        ({"gradients": FAR_OFF}, Verdict.FAIL, "the first gradient"),
+        ({"gradients_after": FAR_OFF}, Verdict.FAIL, "the last gradient"),
         ({"gradients": (GradientError("", replace(GOOD, nonfinite=3), NATIVE),)}, Verdict.FAIL, "3 elements are NaN"),
         ({"gradients": (GradientError("", GOOD, replace(NATIVE, cosine=0.89)),)}, Verdict.ERROR, "far from float32"),
         ({"still": ("model.norm.weight",)}, Verdict.FAIL, "model.norm.weight did not move"),

@@ -149,16 +149,26 @@ def _wrong(observed: TrainingObserved, run: TrainingRun) -> str | None:
         return f"{_some(run.without_gradient)} got no gradient on the target"
     if run.still:
         return f"{_some(run.still)} did not move on the target"
-    for moment, gradients in (("first", run.gradients), ("last", run.gradients_after)):
-        line = limits.direction_line(gradients[0].target, gradients[0].native, dtype)
-        if line.stands_out:
-            worst = worst_module(gradients, dtype)
-            own = limits.direction_line(worst.target, worst.native, dtype)
-            return f"the {moment} gradient is off: {line.why}; worst in {worst.module}: {own.why}"
+    strayed = _strayed(run, dtype)
+    if strayed:
+        return strayed
     _step, curve = limits.loss_line(run.losses_reference, run.losses_native, run.losses_target, dtype)
     if curve.stands_out:
         return f"the loss curve leaves the reference's: {curve.why}"
     return _unlike_movement(run)
+
+
+def _strayed(run: TrainingRun, dtype: str) -> str | None:
+    """At which moment the whole gradient strays, with its worst module, or None."""
+    moments = {"first": run.gradients, "last": run.gradients_after}
+    lines = {name: limits.direction_line(rows[0].target, rows[0].native, dtype) for name, rows in moments.items()}
+    line = limits.straying(tuple(lines.values()))
+    if line is None:
+        return None
+    moment = next(name for name, one in lines.items() if one is line)
+    worst = worst_module(moments[moment], dtype)
+    own = limits.direction_line(worst.target, worst.native, dtype)
+    return f"the {moment} gradient is off: {line.why}; worst in {worst.module}: {own.why}"
 
 
 def _unlike_movement(run: TrainingRun) -> str | None:

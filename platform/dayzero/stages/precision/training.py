@@ -5,6 +5,7 @@ dtype's relative tolerance. A vector of few elements is a small sample of that e
 the factor for maxima.
 """
 
+import math
 from collections.abc import Sequence
 
 from dayzero.domain.observed_training import BackwardError, DirectionError
@@ -28,6 +29,24 @@ def direction_line(target: DirectionError, native: DirectionError, dtype: str) -
         return Line(True, None, tolerance, "it is not zero where the reference's is")
     why = f"relative error {target.relative:.3g}, tolerance {tolerance:.3g}, cosine {target.cosine or 0.0:.6f}"
     return Line(target.relative > tolerance, target.relative, tolerance, why)
+
+
+def straying(moments: Sequence[Line]) -> Line | None:
+    """The whole gradient's line where it strays: at every moment (the first, should all), or at one by the factor for maxima.
+
+    At a single moment a few ill-conditioned tokens can make most of the native error, whose size is then one draw: one sound
+    model of 48 was off by twice that error at its first step and by 1.2 times at its last. A wrong kernel errs at both.
+    """
+    out = [line for line in moments if line.stands_out]
+    far = [line for line in out if not _is_near(line)]
+    if len(out) == len(moments):
+        return max(out, key=lambda line: math.inf if line.measured is None else line.measured / line.tolerance)
+    return next(iter(far), None)
+
+
+def _is_near(line: Line) -> bool:
+    """Whether it stands out by its size alone, and by less than the factor for maxima."""
+    return line.measured is not None and line.tolerance < line.measured <= line.tolerance * FACTOR_MAX / FACTOR_MEAN
 
 
 def backward_line(error: BackwardError, dtype: str) -> Line:
