@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from dayzero.adapters.store import tables_access, tables_ageing, tables_failures, tables_reports  # noqa: F401  # every table is known by its import
+from dayzero.adapters.store import tables_access, tables_ageing, tables_failures, tables_reports, tables_sessions  # noqa: F401  # every table is known by its import
 from dayzero.adapters.store.column_types import CleanJson, CleanText
 from dayzero.adapters.store.tables import Base
 

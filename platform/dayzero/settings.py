@@ -35,6 +35,22 @@ class Settings(BaseSettings):
     unlimited_networks: tuple[str, ...] = Field(
         ("127.0.0.0/8", "::1/128"), description="Networks (10.1.0.0/16) whose reads and writes at the door are not limited."
     )
+    oidc_issuer: str | None = Field(
+        None, description="Provider at which people sign in (OpenID Connect), by its name; unset: nobody signs in."
+    )
+    oidc_client_id: str | None = Field(None, description="This control plane's client id at the provider.")
+    oidc_client_secret: SecretStr | None = Field(None, description="The client's secret; unset: a public client.")
+    oidc_scopes: dict[str, Literal["read", "write", "admin"]] = Field(
+        {}, description='What people of a group may do, such as {"ml-platform": "write"}; `*`: everybody that it lets in.'
+    )
+    oidc_groups_claim: str = Field(
+        "groups", description="Claim of the ID token that lists somebody's groups; a path (realm_access.roles), or `email`."
+    )
+    oidc_ask_for: tuple[str, ...] = Field(("openid", "profile"), description="Scopes that the provider is asked for.")
+    oidc_origins: tuple[str, ...] = Field(
+        (), description="Further origins (https://host) of the provider's endpoints; its issuer's alone are contacted else."
+    )
+    oidc_session_s: float = Field(8 * 3600.0, description="Time after which people sign in again.", gt=0, le=30 * 86400.0)
     prefect_port: int = Field(4200, description="Port of the Prefect server that `dayzero up` starts.", ge=0, le=65535)
     prefect_api_url: str | None = Field(None, description="A Prefect API that already runs; unset: our own server.")
     hf_endpoint: str = Field("https://huggingface.co", description="Endpoint of the Hugging Face hub or a mirror.")

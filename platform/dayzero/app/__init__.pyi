@@ -59,6 +59,7 @@ from .recorded import bridge_here as bridge_here
 from .reporting import report_from as report_from
 from .reporting import report_named as report_named
 from .resharding import reshard as reshard
+from .signing_in import sign_in_of as sign_in_of
 from .stacks import KnownStack as KnownStack
 from .stacks import add_stack as add_stack
 from .stacks import build_stack as build_stack

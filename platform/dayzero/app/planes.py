@@ -24,6 +24,7 @@ from dayzero.adapters.store.migrate import upgrade
 from dayzero.adapters.store.outbox import SqlOutbox
 from dayzero.adapters.store.reading import SqlReading
 from dayzero.adapters.store.reports import SqlReports
+from dayzero.adapters.store.sessions import SqlSessions
 from dayzero.adapters.store.subscribers import SqlSubscribers
 from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
@@ -32,7 +33,7 @@ from dayzero.adapters.vault.links import SignedLinks
 from dayzero.app.benches import bench_on
 from dayzero.domain.access import ANYONE, OPERATOR
 from dayzero.domain.platforms import PlatformProfile
-from dayzero.ports.access import Access, Embargoes
+from dayzero.ports.access import Access, Embargoes, Sessions
 from dayzero.ports.ageing import AgeingBook
 from dayzero.ports.catalog import Catalog, CompatibilityList, Outbox, Subscribers, WatchBook, Workforce
 from dayzero.ports.failures import FailureMemory
@@ -67,6 +68,7 @@ class Plane:
     failures: FailureMemory
     workforce: Workforce
     access: Access
+    sessions: Sessions
     embargoes: Embargoes
     reports: Reports
     artifacts: ArtifactStore
@@ -147,6 +149,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 failures=SqlFailureMemory(engine, clock),
                 workforce=SqlWorkforce(engine, clock),
                 access=SqlAccess(engine, clock),
+                sessions=SqlSessions(engine, clock),
                 embargoes=SqlEmbargoes(engine, clock),
                 reports=SqlReports(engine, clock),
                 artifacts=artifacts,

@@ -24,7 +24,7 @@ def serve(settings: Settings) -> None:
     """Serve until SIGTERM. Losing Prefect stops neither the door nor the loops."""
     assert settings.prefect_api_url, "`dayzero up` names the Prefect API"
     api_url = settings.prefect_api_url
-    with app.control_plane(settings) as plane:
+    with app.control_plane(settings) as plane, app.sign_in_of(plane) as sign_in:
         patience_s = max(settings.orphan_after_s, BEGIN_WITHIN_S)
         orchestrator = PrefectOrchestrator(api_url, settings.platforms, unclaimed_after_s=patience_s)
         begin_anew(api_url, settings)
@@ -43,7 +43,13 @@ def serve(settings: Settings) -> None:
         loops.start()
         try:
             reading = app.reading_is_open(settings)
-            routers = all_routers(plane, open_reading=reading, run_url=orchestrator.run_url, public_url=settings.public_url)
+            routers = all_routers(
+                plane,
+                open_reading=reading,
+                run_url=orchestrator.run_url,
+                public_url=settings.public_url,
+                sign_in=sign_in,
+            )
             door = create_app(plane, routers, limits=limits_from(settings))
             uvicorn.run(door, host=settings.host, port=settings.port, log_level="warning", access_log=False, ws="none")
         finally:

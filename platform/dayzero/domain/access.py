@@ -21,6 +21,10 @@ class Scope(StrEnum):
         return ranks.index(self) >= ranks.index(wanted)
 
 
+SESSION_PREFIX = "dzs_"
+"""What the text of a person's session begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """Through whose eyes the list is read: a token's, or nobody's. `sees_all` is the operator with the database in hand."""

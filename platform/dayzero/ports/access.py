@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from dayzero.domain.access import AccessToken, AuditRecord, Embargo, Scope, Sight, Viewer
+from dayzero.domain.signing_in import Identity, Pending
 
 
 class Access(Protocol):
@@ -32,6 +33,51 @@ class Access(Protocol):
 
     def trail(self, limit: int = 100) -> Sequence[AuditRecord]:
         """The newest lines of the trail, the newest first."""
+        ...
+
+
+class Sessions(Protocol):
+    """People who signed in. A person keeps the id of one token for good; each of their sessions is a text of its own."""
+
+    def spend(self, state: str, within_s: float) -> bool:
+        """Use up the state of a sign-in, which nobody may show again within that time; False when it was used before."""
+        ...
+
+    def begin(self, identity: Identity, scope: Scope, valid_s: float) -> tuple[str, AccessToken]:
+        """A new session (its text is shown once). BlockedError when the person's token was revoked."""
+        ...
+
+    def end(self, text: str) -> AccessToken | None:
+        """End that session; None when the text is of none, a token's for example."""
+        ...
+
+
+class IdentityProvider(Protocol):
+    """Somebody else who knows people."""
+
+    @property
+    def issuer(self) -> str:
+        """Its name."""
+        ...
+
+    def begin(self) -> tuple[str, Pending]:
+        """The address to send a browser to, and what to keep meanwhile. UnavailableError, BadInputError: it cannot be used."""
+        ...
+
+    def finish(self, pending: Pending, code: str) -> Identity:
+        """Who came back with the code. BadInputError: what it says does not hold, and why. UnavailableError: it is down."""
+        ...
+
+
+class Seals(Protocol):
+    """What a browser keeps for us, which it can neither read nor change."""
+
+    def seal(self, pending: Pending) -> str:
+        """As a text for a cookie."""
+        ...
+
+    def opened(self, text: str, within_s: int) -> Pending:
+        """What was sealed, that long ago at most. BadInputError."""
         ...
 
 

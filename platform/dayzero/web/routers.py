@@ -6,6 +6,7 @@ from typing import Protocol
 from fastapi import APIRouter, Depends
 
 from dayzero.adapters.notify.choose import new_secret
+from dayzero.steps.signing_in import SignIn
 from dayzero.web.api import Listed, api_router
 from dayzero.web.claims import Said, reports_router
 from dayzero.web.entry import Evident, RunUrl, entry_router
@@ -16,6 +17,7 @@ from dayzero.web.method import method_router
 from dayzero.web.releases import releases_router
 from dayzero.web.runs import runs_router
 from dayzero.web.session import session_router
+from dayzero.web.signing_in import signing_in_router
 from dayzero.web.subscribing import Telling, subscribing_router
 from dayzero.web.viewers import viewer_from
 
@@ -25,16 +27,23 @@ class Whole(Listed, Evident, Fed, Telling, Said, Protocol):
 
 
 def all_routers(
-    plane: Whole, *, open_reading: bool = True, run_url: RunUrl | None = None, public_url: str | None = None
+    plane: Whole,
+    *,
+    open_reading: bool = True,
+    run_url: RunUrl | None = None,
+    public_url: str | None = None,
+    sign_in: SignIn | None = None,
 ) -> Sequence[APIRouter]:
-    """Pages and API. Where reading is not open, each asks for a token; `run_url` says where Prefect shows an adaptation."""
+    """Pages and API. Where reading is not open, each asks for a token; `run_url` says where Prefect shows an adaptation,
+    `sign_in` where people sign in."""
     eyes = viewer_from(plane.access, open_reading=open_reading)
     return (
         api_router(plane, eyes),
         matrix_router(plane, eyes),
         releases_router(plane, eyes),
         runs_router(plane, eyes),
-        session_router(plane.access),
+        session_router(plane.access, sign_in),
+        *((signing_in_router(sign_in),) if sign_in is not None else ()),
         feeds_router(plane, eyes, public_url),
         subscribing_router(plane, new_secret),
         reports_router(plane, eyes),

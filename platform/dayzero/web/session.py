@@ -6,9 +6,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
-from dayzero.domain.access import AccessToken, Scope
+from dayzero.domain.access import SESSION_PREFIX, AccessToken, Scope
 from dayzero.ports.access import Access
+from dayzero.steps import signing_in
+from dayzero.steps.signing_in import SignIn
 from dayzero.web.frame import page
 from dayzero.web.ledger import limited_body
 from dayzero.web.shown_tokens import mark_token
@@ -39,13 +42,13 @@ async def form_of(request: Request) -> dict[str, str]:
     return {key: values[-1] for key, values in parse_qs(body.decode("utf-8", "replace"), max_num_fields=20).items()}
 
 
-def session_router(access: Access) -> APIRouter:
-    """`/session`: give a token, see what it may do, forget it."""
+def session_router(access: Access, sign_in: SignIn | None = None) -> APIRouter:
+    """`/session`: give a token or sign in, see what you may do, end it."""
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/session")
     def session(request: Request) -> HTMLResponse:
-        return _shown(request, access, None)
+        return _shown(request, access, None, sign_in=sign_in is not None)
 
     @routes.post("/session")
     async def begin(request: Request) -> Response:
@@ -54,7 +57,8 @@ def session_router(access: Access) -> APIRouter:
         found = access.check(token) if token else None
         if found is None or found.scope is Scope.WORKER:
             mark_token(request, good=False)
-            return _shown(request, access, "This token is unknown, revoked, has expired, or is a worker's.", 422)
+            problem = "This token is unknown, revoked, has expired, or is a worker's."
+            return _shown(request, access, problem, 422, sign_in=sign_in is not None)
         answer = RedirectResponse("/session", _SEE_OTHER)
         secure = request.url.scheme == "https"
         answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=secure, expires=found.expires_at)
@@ -63,6 +67,8 @@ def session_router(access: Access) -> APIRouter:
     @routes.post("/session/end")
     async def end(request: Request) -> RedirectResponse:
         await guarded_form(request)
+        if sign_in is not None:
+            await run_in_threadpool(signing_in.end, sign_in, request.cookies[COOKIE])
         answer = RedirectResponse("/session", _SEE_OTHER)
         answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
         return answer
@@ -76,6 +82,29 @@ def holder(request: Request, access: Access) -> AccessToken | None:
     return access.check(token) if token else None
 
 
+def session_page(
+    token: AccessToken | None = None,
+    guard: str | None = None,
+    *,
+    status: int = 200,
+    problem: str | None = None,
+    sign_in: bool = False,
+    signed_in: bool = False,
+) -> HTMLResponse:
+    """The page: what the browser holds, or how it gets something; `sign_in`: whether people can, `signed_in`: has done so."""
+    return page(
+        "session.html",
+        title="Your session" if signed_in and token else "Your token",
+        here="/session",
+        problem=problem,
+        status=status,
+        token=token,
+        guard=guard,
+        sign_in=sign_in,
+        signed_in=signed_in,
+    )
+
+
 def _same_site(request: Request) -> None:
     """Refuse a form that another site sends, as far as browsers tell."""
     origin = request.headers.get("origin")
@@ -84,7 +113,8 @@ def _same_site(request: Request) -> None:
         raise HTTPException(HTTP_FORBIDDEN, "a token is given on this site's own page.")
 
 
-def _shown(request: Request, access: Access, problem: str | None, status: int = 200) -> HTMLResponse:
+def _shown(request: Request, access: Access, problem: str | None, status: int = 200, *, sign_in: bool = False) -> HTMLResponse:
     found = holder(request, access)
     guard = guard_of(request)
-    return page("session.html", title="Your token", here="/session", problem=problem, status=status, token=found, guard=guard)
+    signed_in = (request.cookies.get(COOKIE) or "").startswith(SESSION_PREFIX)
+    return session_page(found, guard, status=status, problem=problem, sign_in=sign_in, signed_in=signed_in)

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -13,8 +14,9 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.limits import short_name
 from dayzero.adapters.store.rows import utc
 from dayzero.adapters.store.tables_access import AuditRow
+from dayzero.adapters.store.tables_sessions import SessionRow
 from dayzero.adapters.store.tables_telling import TokenRow
-from dayzero.domain.access import AccessToken, AuditRecord, Scope
+from dayzero.domain.access import SESSION_PREFIX, AccessToken, AuditRecord, Scope
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
 
@@ -42,7 +44,10 @@ class SqlAccess:
     def check(self, token: str) -> AccessToken | None:
         """The token, or None when it is unknown, revoked or has expired."""
         with transaction(self._engine) as session:
-            row = valid_row(session, token, self._clock.now())
+            now = self._clock.now()
+            if token.startswith(SESSION_PREFIX):
+                return _of_session(session, token, now)
+            row = valid_row(session, token, now)
             return None if row is None else access_token_of(row)
 
     def tokens(self) -> Sequence[AccessToken]:
@@ -98,6 +103,14 @@ def valid_row(session: Session, token: str, now: datetime) -> TokenRow | None:
     query = select(TokenRow).where(TokenRow.sha256 == sha256_of(token), TokenRow.revoked.is_(False))
     row = session.execute(query).scalar_one_or_none()
     return None if row is None or utc(row.expires_at) <= now else row
+
+
+def _of_session(session: Session, text: str, now: datetime) -> AccessToken | None:
+    """The token of the person whose session that is, good for as long as the session."""
+    query = select(TokenRow, SessionRow.expires_at).join(SessionRow, SessionRow.token_id == TokenRow.id)
+    query = query.where(SessionRow.sha256 == sha256_of(text), SessionRow.expires_at > now, TokenRow.revoked.is_(False))
+    found = session.execute(query).one_or_none()
+    return None if found is None else replace(access_token_of(found[0]), expires_at=utc(found[1]))
 
 
 def access_token_of(row: TokenRow) -> AccessToken:

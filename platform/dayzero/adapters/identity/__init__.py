@@ -1,0 +1,1 @@
+"""Providers of identities, asked who somebody is."""

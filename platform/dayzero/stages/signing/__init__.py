@@ -1,0 +1,1 @@
+"""What somebody who signed in may do."""
