@@ -34,7 +34,8 @@ def reader(
         print_document({"schema": "dayzero.reader/1", "name": name, "url": url})
         return
     typer.echo(url)
-    typer.echo("shown once; it reads compatibility_current, _rollup, _versions and day_zero_clock", err=True)
+    seen = "compatibility_current, _rollup, _versions, _layers, _features, day_zero_clock, _league and events"
+    typer.echo(f"shown once; it reads {seen}", err=True)
 
 
 def _show(revision: tuple[str | None, str | None], json: bool) -> None:

@@ -13,6 +13,7 @@ from dayzero.domain.columns import (
     FEATURE_COLUMNS,
     LAYER_COLUMNS,
     LEAGUE_COLUMNS,
+    READER_EVENT_COLUMNS,
     ROLLUP_COLUMNS,
 )
 from dayzero.domain.events import EventKind
@@ -26,6 +27,7 @@ VIEWS = {
     "day_zero_league": LEAGUE_COLUMNS,
     "compatibility_layers": LAYER_COLUMNS,
     "compatibility_features": FEATURE_COLUMNS,
+    "events": READER_EVENT_COLUMNS,
 }
 """Every view that people and programs may read, with its columns."""
 

@@ -165,3 +165,12 @@ EVENT_COLUMNS: tuple[Column, ...] = (
     _number("attempt", "attempt of the adaptation"),
 )
 """What a subscription's filter may name. An event has those that apply to it; the others are unknown."""
+
+READER_EVENT_COLUMNS: tuple[Column, ...] = (
+    _text("event_id", "id of the event, the same in every message about it"),
+    _text("event", "kind of the event (dayzero.entry.changed …)"),
+    _text("subject", "the model that it is about"),
+    _time("occurred_at", "when it happened"),
+    _text("data", "what filters see of the event, as JSON (jsonb)"),
+)
+"""The columns of the view `events` of the database's readers, in its order."""

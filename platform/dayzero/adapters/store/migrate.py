@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
 import dayzero
 from dayzero.adapters.store.connection import open_engine, translated
+from dayzero.adapters.store.readers import refresh_views, withdraw_views
 from dayzero.errors import DependencyError
 
 if TYPE_CHECKING:
@@ -58,12 +59,23 @@ def upgrade_engine(engine: Engine) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         config.attributes["connection"] = connection
         try:
-            command.upgrade(config, "head")
+            if not _is_current(connection, config):
+                withdraw_views(connection)
+                command.upgrade(config, "head")
+            refresh_views(connection)
         except CommandError as error:
             raise DependencyError(
                 f"the database's schema is not one that this version knows: {error}.",
                 remedy="Use the version of dayzero that made it.",
             ) from error
+
+
+def _is_current(connection: Connection, config: "Config") -> bool:
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    found = MigrationContext.configure(connection).get_current_revision()
+    return found is not None and found == ScriptDirectory.from_config(config).get_current_head()
 
 
 def current(url: str) -> tuple[str | None, str | None]:

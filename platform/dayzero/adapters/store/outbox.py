@@ -7,11 +7,14 @@ from uuid import uuid4
 
 from sqlalchemy import Engine, func, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.lanes import settle, take_lane
 from dayzero.adapters.store.rows import event_of
 from dayzero.adapters.store.tables_telling import DeliveryRow, EventRow, SubscriptionRow
+from dayzero.adapters.store.visibility import sight_of
+from dayzero.domain.access import ANYONE
 from dayzero.domain.columns import EVENT_COLUMNS
 from dayzero.domain.events import Event
 from dayzero.domain.subscriptions import Absence, DeliveryState, Lane, Outcome
@@ -26,7 +29,7 @@ EVENT_FIELDS = fields_from(EVENT_COLUMNS)
 """What a subscription's filter may name."""
 
 EVENTS_CHANNEL = "dayzero_events"
-"""The channel on which PostgreSQL notifies of every fanned-out event, by its position."""
+"""The channel on which PostgreSQL notifies of fanned-out events, by the id of the newest that anybody may see."""
 
 _FAN_OUT_LOCK = 0x64617930
 
@@ -90,8 +93,15 @@ class SqlOutbox:
             session.flush()
             if made:
                 session.execute(insert(DeliveryRow).on_conflict_do_nothing(), made)
-            session.execute(select(func.pg_notify(EVENTS_CHANNEL, str(position))))
+            self._notify(session, events)
             return len(events)
+
+    def _notify(self, session: Session, events: Sequence[EventRow]) -> None:
+        """Tell whoever listens of the newest event that anybody may see; of a batch without one, nothing."""
+        sight = sight_of(session, ANYONE, self._clock.now())
+        shown = [event.id for event in events if sight.sees(event.subject, event.fields.get("platform"))]
+        if shown:
+            session.execute(select(func.pg_notify(EVENTS_CHANNEL, shown[-1])))
 
     def _delivery(self, event: EventRow, row: SubscriptionRow) -> dict[str, Any]:
         return {
