@@ -15,6 +15,9 @@ from sqlalchemy import Engine, insert
 
 from dayzero.adapters.store.connection import open_engine
 from dayzero.adapters.store.tables import AdaptationRow, ModelRow, PlatformRow, ReleaseRow, SourceRow
+from dayzero.adapters.store.tables_ageing import RerunRow
+from dayzero.adapters.store.tables_failures import FailureHitRow, FailureRow
+from dayzero.adapters.store.tables_reports import ReportRow
 from dayzero.adapters.store.tables_telling import EntryRow, EventRow, SightingRow, WorkerRow
 from dayzero.codec import dump
 from dayzero.domain.canonical import digest, plain
@@ -29,6 +32,7 @@ from dayzero.domain.entry import (
 )
 from dayzero.domain.planning import Degrees
 from dayzero.domain.release import FileRole, HubKind, Release, ReleaseStage, RepoFile, content_id_of
+from dayzero.domain.told_results import Claim, Saying
 from dayzero.domain.verdict import Check, CheckLayer, Grade, Measurement, Mode, Verdict
 
 PLATFORMS = (
@@ -57,6 +61,7 @@ def seed(engine: Engine, shown: Seeding) -> None:
     pairs = _works(engine, shown, chance)
     rows: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
+    newest: dict[str, dict[str, Any]] = {}
     for number in range(shown.entries):
         # The history first; the last rounds leave every pair with what stands.
         work = pairs[number % len(pairs)]
@@ -69,7 +74,9 @@ def seed(engine: Engine, shown: Seeding) -> None:
                 connection.execute(insert(EntryRow), rows)
                 connection.execute(insert(EventRow), events)
             rows, events = [], []
+        newest[work["work"]["id"]] = row
     with engine.begin() as connection:
+        _remembering(connection, list(newest.values()))
         connection.exec_driver_sql("ANALYZE")
 
 
@@ -193,6 +200,39 @@ def entry_row(pair: dict[str, Any], chance: random.Random, at: datetime) -> dict
         "weights_live_at": pair["live"], "detected_at": pair["live"], "staged_at": pair["live"],
         "first_token_at": verified, "verified_at": verified,
     }  # fmt: skip
+
+
+def _remembering(connection: Any, newest: list[dict[str, Any]]) -> None:
+    """What the newest entries lack as failures, stale ones in the queue of re-runs, and a claim about every third."""
+    failures, hits, reruns, claims = {}, [], [], []
+    for number, row in enumerate(newest):
+        at, platform = row["recorded_at"], row["platform"]
+        for gap in row["document"]["gaps"]:
+            said = f"{platform} does not offer {gap}"
+            name = digest([platform, gap])[:16]
+            failures[name] = {
+                "signature": name, "kind": "missing", "check_name": "operators.coverage", "operator": gap, "dtypes": [],
+                "shape_class": "", "platform": platform, "symptom": said, "first_seen_at": at, "last_seen_at": at,
+            }  # fmt: skip
+            hits.append({
+                "signature": name, "adaptation_id": row["adaptation_id"], "model": row["model"], "platform": platform,
+                "stack_fingerprint": "f" * 64, "said": said, "seen_at": at,
+            })  # fmt: skip
+        if row["freshness"] == "stale":
+            reruns.append({
+                "id": digest(row["id"])[:32], "adaptation_id": row["adaptation_id"], "entry_id": row["id"],
+                "platform": platform, "reasons": [f"the stack of {platform} is another: torch 2.7 is 2.8"], "queued_at": at,
+            })  # fmt: skip
+        if number % 3 == 0:
+            claim = Claim(row["model"], platform, Saying.WORKS, "results.csv", "vllm", "bfloat16", 8, figures={"ttft_s": 0.4})
+            claims.append({
+                "id": digest([row["id"]])[:32], "digest": digest(claim), "kind": "declared", "model": row["model"],
+                "platform": platform, "claim": plain(claim), "state": "accepted", "told_by": "operator", "created_at": at,
+            })  # fmt: skip
+    tables = ((FailureRow, list(failures.values())), (FailureHitRow, hits), (RerunRow, reruns), (ReportRow, claims))
+    for table, rows in tables:
+        if rows:
+            connection.execute(insert(table), rows)
 
 
 def _event(row: dict[str, Any], at: datetime, chance: random.Random) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def control_plane(settings: Settings) -> Iterator[Plane]:
                 links=links,
                 feed=SqlEventFeed(reader, clock),
                 compatibility=SqlCompatibilityList(engine, clock),
-                reading=SqlReading(reader, clock, OPERATOR),
+                reading=SqlReading(reader, clock, OPERATOR, settings.day_zero_target_s),
                 ageing=SqlAgeingBook(engine, clock),
                 failures=SqlFailureMemory(engine, clock),
                 workforce=SqlWorkforce(engine, clock),

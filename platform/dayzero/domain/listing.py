@@ -116,18 +116,42 @@ class ModelView:
 
 
 @dataclass(frozen=True, slots=True)
+class Clocks:
+    """A page of day-0 clocks, a row a model × platform with CLOCK_COLUMNS, and the target that they are held against."""
+
+    target_s: float
+    rows: tuple[Row, ...]
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class League:
+    """The league table of platforms, a row each with LEAGUE_COLUMNS, the best first."""
+
+    target_s: float
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
-    """An operator that a platform lacks: how many models want it, and for how many it is the only one lacking."""
+    """An operator that a platform lacks: how many models want it, for how many it is the only one lacking, who sees to it, and
+    the signature that it is remembered by."""
 
     operator: str
     models: int
     unlocked: int
     examples: tuple[str, ...]
+    owner: str | None = None
+    ticket: str | None = None
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformView:
-    """A platform: its entries counted by correctness, its gaps, its day-0 clock, and who serves it."""
+    """A platform: its entries counted by correctness, its gaps, its line of the league, and who serves it.
+
+    `timed` are the models that a clock runs for, `verified` of them are, `within_target` of these in time.
+    """
 
     slug: str
     counts: Mapping[str, int]
@@ -139,6 +163,8 @@ class PlatformView:
     workers: int
     waiting: int
     newest: tuple[Row, ...]
+    timed: int = 0
+    target_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

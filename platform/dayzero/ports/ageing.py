@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.ageing import Ageing, Priority, Rerun, Standing
 from dayzero.domain.platforms import Stack
 
@@ -26,8 +27,8 @@ class AgeingBook(Protocol):
         """
         ...
 
-    def waiting(self, platform: str | None = None) -> Sequence[Rerun]:
-        """Re-runs that wait, with what speaks for each and what it costs."""
+    def waiting(self, platform: str | None = None, viewer: Viewer = OPERATOR) -> Sequence[Rerun]:
+        """Re-runs that wait and that the viewer sees, with what speaks for each and what it costs."""
         ...
 
     def under_way(self) -> Mapping[str, int]:

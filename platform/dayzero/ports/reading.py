@@ -5,7 +5,18 @@ from typing import Protocol
 
 from dayzero.domain.access import Viewer
 from dayzero.domain.adaptation import Adaptation
-from dayzero.domain.listing import FeedPage, Matrix, MatrixSort, ModelView, Page, PlatformView, RunPage, Standing
+from dayzero.domain.listing import (
+    Clocks,
+    FeedPage,
+    League,
+    Matrix,
+    MatrixSort,
+    ModelView,
+    Page,
+    PlatformView,
+    RunPage,
+    Standing,
+)
 
 
 class Reading(Protocol):
@@ -45,6 +56,16 @@ class Reading(Protocol):
 
     def platforms(self) -> Sequence[PlatformView]:
         """Every platform, without gaps and newest entries."""
+        ...
+
+    def clocks(
+        self, model: str | None = None, platform: str | None = None, *, limit: int = 100, cursor: str | None = None
+    ) -> Clocks:
+        """Day-0 clocks, those of the latest weights first."""
+        ...
+
+    def league(self) -> League:
+        """The league table of platforms, over the models that the viewer sees; it may be some seconds old."""
         ...
 
     def releases(self, *, limit: int = 50, cursor: str | None = None) -> FeedPage:

@@ -23,7 +23,7 @@ class Reports(Protocol):
         platform: str | None = None,
         limit: int = 1000,
     ) -> Sequence[Report]:
-        """Reports that the viewer may see, the newest first."""
+        """Reports that the viewer may see, the newest first; `model` is any of its names."""
         ...
 
     def judge(self, report_id: str, state: ReportState, judged_by: str, why: str) -> Report:

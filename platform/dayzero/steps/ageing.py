@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.adaptation import Purpose
 from dayzero.domain.ageing import InForce, Priority, Rerun, Standing, figures_of
 from dayzero.domain.platforms import PlatformProfile
@@ -54,9 +55,9 @@ def sweep(book: AgeingBook, catalog: Catalog, profiles: Mapping[str, PlatformPro
     return tuple(marked)
 
 
-def queue(book: AgeingBook, platform: str | None = None) -> tuple[Queued, ...]:
-    """What waits to be run again, the first to be started first; of equals the one that was queued first."""
-    waiting = [Queued(rerun, priority(rerun.worth)) for rerun in book.waiting(platform)]
+def queue(book: AgeingBook, platform: str | None = None, viewer: Viewer = OPERATOR) -> tuple[Queued, ...]:
+    """What waits to be run again and the viewer sees, the first to be started first; of equals the one queued first."""
+    waiting = [Queued(rerun, priority(rerun.worth)) for rerun in book.waiting(platform, viewer)]
     return tuple(sorted(waiting, key=lambda one: (-one.priority.score, one.rerun.queued_at, one.rerun.id)))
 
 

@@ -18,6 +18,8 @@ from dayzero.adapters.store.tables import AdaptationRow, CheckRow, LogRow, Measu
 from dayzero.adapters.store.tables_ageing import DemandRow, RerunRow
 from dayzero.adapters.store.tables_telling import EntryRow, SubscriptionRow, WorkerRow
 from dayzero.adapters.store.views import versions_view
+from dayzero.adapters.store.visibility import seen_by, sight_of
+from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.adaptation import AdaptationState, Purpose
 from dayzero.domain.ageing import Ageing, Basis, Priority, Rerun, Standing, Worth
 from dayzero.domain.entry import Correctness, Freshness
@@ -99,8 +101,8 @@ class SqlAgeingBook:
                 )  # fmt: skip
             return True
 
-    def waiting(self, platform: str | None = None) -> Sequence[Rerun]:
-        """Re-runs that wait, the oldest first, with what speaks for each and what it costs."""
+    def waiting(self, platform: str | None = None, viewer: Viewer = OPERATOR) -> Sequence[Rerun]:
+        """Re-runs that wait and that the viewer sees, the oldest first, with what speaks for each and what it costs."""
         now = self._clock.now()
         query = (
             select(RerunRow, AdaptationRow, ModelRow.name, versions_view)
@@ -113,7 +115,8 @@ class SqlAgeingBook:
         if platform is not None:
             query = query.where(RerunRow.platform == platform)
         with transaction(self._engine) as session:
-            found = session.execute(query).all()
+            sight = sight_of(session, viewer, now)
+            found = session.execute(query.where(seen_by(sight, ModelRow.name, RerunRow.platform))).all()
             if not found:
                 return ()
             listeners = _listeners(session)

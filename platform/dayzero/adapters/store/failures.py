@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Engine, select, update
 from sqlalchemy.dialects.postgresql import insert
@@ -13,7 +14,7 @@ from dayzero.adapters.store.rows import utc
 from dayzero.adapters.store.tables import AdaptationRow
 from dayzero.adapters.store.tables_failures import FailureHitRow, FailureRow
 from dayzero.adapters.store.visibility import seen_by, sight_of
-from dayzero.domain.access import OPERATOR, Viewer
+from dayzero.domain.access import OPERATOR, Sight, Viewer
 from dayzero.domain.failures import FailureKind, KnownFailure, Symptom
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.ports.running import Clock
@@ -37,14 +38,9 @@ class SqlFailureMemory:
 
     def known(self, platform: str | None = None, *, operator: str | None = None) -> Sequence[KnownFailure]:
         """Failures with the models that this viewer sees, those that hit the most models first."""
-        query = select(FailureRow)
-        if platform is not None:
-            query = query.where(FailureRow.platform == platform)
-        if operator is not None:
-            query = query.where(FailureRow.operator == operator)
         with transaction(self._engine) as session:
-            found = self._nouns(session, session.execute(query).scalars().all())
-        return tuple(sorted(found, key=lambda one: (-len(one.models), -len(one.former), one.signature)))
+            sight = sight_of(session, self._viewer, self._clock.now())
+            return known_failures(session, sight, platform, operator)
 
     def explain(self, signature: str, words: Mapping[str, str | None]) -> KnownFailure:
         """Set what people say of it. NotFoundError, BadInputError."""
@@ -55,27 +51,41 @@ class SqlFailureMemory:
             )
         with transaction(self._engine) as session:
             row = session.get(FailureRow, signature, with_for_update=True)
-            found = self._nouns(session, [row] if row else [])
-            if row is None or not found:
+            sight = sight_of(session, self._viewer, self._clock.now())
+            if row is None or not _nouns(session, sight, [row]):
                 raise NotFoundError(f"there is no failure {signature[:80]}.", remedy="See `dayzero failures ls`.")
             for name, said in words.items():
                 setattr(
                     row, name, None if said is None or not said.strip() else short_name(said.strip(), f"a failure's {name}")
                 )
             session.flush()
-            return self._nouns(session, [row])[0]
+            return _nouns(session, sight, [row])[0]
 
-    def _nouns(self, session: Session, rows: Sequence[FailureRow]) -> list[KnownFailure]:
-        """Nouns of those that a model which the viewer sees has met."""
-        sight = sight_of(session, self._viewer, self._clock.now())
-        hits = select(FailureHitRow).where(
-            FailureHitRow.signature.in_([row.signature for row in rows]),
-            seen_by(sight, FailureHitRow.model, FailureHitRow.platform),
-        )
-        by_signature: dict[str, list[FailureHitRow]] = {}
-        for hit in session.execute(hits.order_by(FailureHitRow.seen_at, FailureHitRow.model)).scalars():
-            by_signature.setdefault(hit.signature, []).append(hit)
-        return [_noun(row, by_signature[row.signature]) for row in rows if row.signature in by_signature]
+
+def known_failures(
+    session: Session, sight: Sight, platform: str | None = None, operator: str | None = None
+) -> tuple[KnownFailure, ...]:
+    """Failures that a model in sight has met, those that hit the most models first."""
+    query = select(FailureRow)
+    if platform is not None:
+        query = query.where(FailureRow.platform == platform)
+    if operator is not None:
+        query = query.where(FailureRow.operator == operator)
+    found = _nouns(session, sight, session.execute(query).scalars().all())
+    return tuple(sorted(found, key=lambda one: (-len(one.models), -len(one.former), one.signature)))
+
+
+def _nouns(session: Session, sight: Sight, rows: Sequence[FailureRow]) -> list[KnownFailure]:
+    # Columns, not entities: a failure that many share has a hit for each of their adaptations.
+    columns = (FailureHitRow.signature, FailureHitRow.model, FailureHitRow.stack_fingerprint, FailureHitRow.said)
+    hits = select(*columns, FailureHitRow.gone_at).where(
+        FailureHitRow.signature.in_([row.signature for row in rows]),
+        seen_by(sight, FailureHitRow.model, FailureHitRow.platform),
+    )
+    by_signature: dict[str, list[Any]] = {}
+    for hit in session.execute(hits.order_by(FailureHitRow.seen_at, FailureHitRow.model)):
+        by_signature.setdefault(hit.signature, []).append(hit)
+    return [_noun(row, by_signature[row.signature]) for row in rows if row.signature in by_signature]
 
 
 def remember(session: Session, adaptation: AdaptationRow, model: str, symptoms: Sequence[Symptom], now: datetime) -> None:
@@ -107,7 +117,7 @@ def _note(session: Session, name: str, symptom: Symptom, adaptation: AdaptationR
     session.execute(hit.on_conflict_do_update(index_elements=["signature", "adaptation_id"], set_=values))
 
 
-def _noun(row: FailureRow, hits: Sequence[FailureHitRow]) -> KnownFailure:
+def _noun(row: FailureRow, hits: Sequence[Any]) -> KnownFailure:
     now = list(dict.fromkeys(hit.model for hit in hits if hit.gone_at is None))
     return KnownFailure(
         signature=row.signature,

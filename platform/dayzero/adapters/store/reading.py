@@ -24,6 +24,7 @@ from dayzero.domain.access import ANYONE, Sight, Viewer
 from dayzero.domain.listing import Cell, Matrix, MatrixLine, MatrixSort, Page
 from dayzero.errors import BadInputError
 from dayzero.ports.running import Clock
+from dayzero.stages.day_zero.league import TARGET_S
 from dayzero.stages.predicates.text import parse
 
 MAX_ROWS = 1000
@@ -54,15 +55,16 @@ _COUNTED: Mapping[str, ColumnElement[bool]] = {
 class SqlReading(WorkReading):
     """ports.reading.Reading on PostgreSQL; give it an engine whose statements are read-only and limited in time."""
 
-    def __init__(self, engine: Engine, clock: Clock, viewer: Viewer = ANYONE) -> None:
+    def __init__(self, engine: Engine, clock: Clock, viewer: Viewer = ANYONE, target_s: float = TARGET_S) -> None:
         self._engine = engine
         self._clock = clock
         self._viewer = viewer
+        self._target_s = target_s
         self._remembered = {}
 
     def seen_by(self, viewer: Viewer) -> "SqlReading":
         """The same through another's eyes."""
-        other = SqlReading(self._engine, self._clock, viewer)
+        other = SqlReading(self._engine, self._clock, viewer, self._target_s)
         other._remembered = self._remembered
         return other
 

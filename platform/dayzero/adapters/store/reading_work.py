@@ -1,17 +1,17 @@
 """Models, platforms, releases and runs as pages read them."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, and_, func, literal_column, or_, select, text
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.compatibility import row_of
 from dayzero.adapters.store.cursors import cursor_of, place_of
+from dayzero.adapters.store.failures import known_failures
 from dayzero.adapters.store.models import named
+from dayzero.adapters.store.reading_clock import ClockReading
 from dayzero.adapters.store.rows import STATES_GOING_ON, adaptation_of, adaptation_row, adaptations_query, maybe_utc, utc
 from dayzero.adapters.store.tables import AdaptationRow, ModelAliasRow, ModelRow, PlatformRow, ReleaseRow, SourceRow
 from dayzero.adapters.store.tables_telling import EntryRow, SightingRow, StandingRow, WorkerRow
@@ -19,13 +19,12 @@ from dayzero.adapters.store.views import cells_view, current_view, versions_view
 from dayzero.adapters.store.visibility import seen_by
 from dayzero.domain.access import Sight
 from dayzero.domain.adaptation import Adaptation, AdaptationState
+from dayzero.domain.failures import RankedGap
 from dayzero.domain.listing import FeedPage, Gap, ModelView, PlatformView, RunPage, SeenRelease, Sighting, Standing
 from dayzero.errors import BadInputError, NotFoundError
-from dayzero.ports.running import Clock
-from dayzero.stages.day_zero.league import TARGET_S
+from dayzero.stages.failures.foretelling import ranked_gaps
 
 ALIVE_WITHIN_S = 60.0
-CLOCKS_FOR_S = 10.0
 _HISTORY_ROWS = 25
 _MODEL_ROWS = 100
 _NEWEST_ROWS = 25
@@ -34,16 +33,8 @@ _EXAMPLES = 5
 _c = current_view.c
 
 
-class WorkReading(ABC):
+class WorkReading(ClockReading):
     """The half of ports.reading.Reading that is about the work."""
-
-    _clock: Clock
-    _remembered: dict[Sight, tuple[float, dict[str, dict[str, Any]]]]
-    """Clocks by what is hidden, which readers share for a few seconds: medians over the whole list move slowly."""
-
-    @abstractmethod
-    def _opened(self) -> AbstractContextManager[tuple[Session, Sight]]:
-        """A transaction, and what its viewer does not see."""
 
     def model(self, name: str) -> ModelView:
         """A model by its name or an alias. NotFoundError."""
@@ -74,8 +65,9 @@ class WorkReading(ABC):
         """Every platform that is seen, without gaps and newest entries."""
         with self._opened() as (session, sight):
             slugs = session.execute(select(PlatformRow.slug).order_by(PlatformRow.slug)).scalars().all()
-            facts, clocks = _platform_facts(session, sight, None, self._clock.now()), self._clocks(session, sight)
-            return [_platform(slug, facts.get(slug, {}) | clocks.get(slug, {})) for slug in slugs if sight.sees(None, slug)]
+            facts, places = _platform_facts(session, sight, None, self._clock.now()), self._places(session, sight)
+            seen = [slug for slug in slugs if sight.sees(None, slug)]
+            return [_platform(slug, facts.get(slug, {}), places.get(slug, {}), self._target_s) for slug in seen]
 
     def platform(self, slug: str) -> PlatformView:
         """A platform that somebody asked about. NotFoundError."""
@@ -83,19 +75,12 @@ class WorkReading(ABC):
             if session.get(PlatformRow, slug) is None or not sight.sees(None, slug):
                 raise NotFoundError(f"nobody has asked about a platform {slug[:200]} yet.", remedy="See the list of platforms.")
             facts = _platform_facts(session, sight, slug, self._clock.now()).get(slug, {})
-            facts = facts | self._clocks(session, sight).get(slug, {})
+            place = self._places(session, sight).get(slug, {})
+            gaps = tuple(_gap(one) for one in ranked_gaps(known_failures(session, sight, slug))[:_GAP_ROWS])
             visible = seen_by(sight, _c.model, _c.platform)
             newest = select(current_view).where(_c.platform == slug, visible).order_by(_c.recorded_at.desc())
             rows = tuple(row_of(row) for row in session.execute(newest.limit(_NEWEST_ROWS)).mappings())
-            return _platform(slug, facts, _gaps(session, sight, slug), rows)
-
-    def _clocks(self, session: Session, sight: Sight) -> dict[str, dict[str, Any]]:
-        at, clocks = self._remembered.get(sight, (float("-inf"), {}))
-        if self._clock.monotonic_s() - at > CLOCKS_FOR_S:
-            clocks = _clocks(session, sight)
-            self._remembered.clear()
-            self._remembered[sight] = (self._clock.monotonic_s(), clocks)
-        return clocks
+            return _platform(slug, facts, place, self._target_s, gaps, rows)
 
     def releases(self, *, limit: int = 20, cursor: str | None = None) -> FeedPage:
         """Releases that were taken, the newest first."""
@@ -224,45 +209,25 @@ def _platform_facts(session: Session, sight: Sight, slug: str | None, now: datet
     return facts
 
 
-def _clocks(session: Session, sight: Sight) -> dict[str, dict[str, Any]]:
-    """How long it took from live weights to verified, by platform."""
-    timed = _c.time_to_verified_s
-    query = select(
-        _c.platform,
-        func.count().label("timed"),
-        func.count().filter(timed <= TARGET_S).label("within"),
-        func.percentile_cont(0.5).within_group(timed).label("median_s"),
-    ).where(timed.is_not(None), seen_by(sight, _c.model, _c.platform))
-    return {row["platform"]: dict(row) for row in session.execute(query.group_by(_c.platform)).mappings()}
-
-
 def _platform(
-    slug: str, known: Mapping[str, Any], gaps: tuple[Gap, ...] = (), newest: tuple[Mapping[str, object], ...] = ()
+    slug: str,
+    known: Mapping[str, Any],
+    place: Mapping[str, Any],
+    target_s: float,
+    gaps: tuple[Gap, ...] = (),
+    newest: tuple[Mapping[str, object], ...] = (),
 ) -> PlatformView:
+    """A platform from its counts and its line of the league."""
     names = ("verified", "functional", "failing", "unknown", "stale", "entries")
     counts = {name: int(known.get(name, 0)) for name in names}
     return PlatformView(
-        slug, counts, int(known.get("models", 0)), gaps, int(known.get("timed", 0)), int(known.get("within", 0)),
-        known.get("median_s"), int(known.get("workers", 0)), int(known.get("waiting", 0)), newest,
+        slug, counts, int(known.get("models", 0)), gaps, int(place.get("verified", 0)), int(place.get("within_target", 0)),
+        place.get("median_s"), int(known.get("workers", 0)), int(known.get("waiting", 0)), newest,
+        int(place.get("models", 0)), target_s,
     )  # fmt: skip
 
 
-def _gaps(session: Session, sight: Sight, slug: str) -> tuple[Gap, ...]:
-    """Operators that entries of the platform lack, those that unlock most models first."""
-    gap = func.jsonb_array_elements_text(StandingRow.gaps).table_valued("value").render_derived("gap")
-    alone = func.count(StandingRow.model.distinct()).filter(func.jsonb_array_length(StandingRow.gaps) == 1)
-    models = func.count(StandingRow.model.distinct())
-    names = func.array_agg(StandingRow.model.distinct())
-    query: Select[Any] = (
-        select(gap.c.value, models, alone, names)
-        .select_from(StandingRow)
-        .join(gap, text("true"))
-        .where(StandingRow.platform == slug, seen_by(sight, StandingRow.model, StandingRow.platform))
-        .group_by(gap.c.value)
-        .order_by(alone.desc(), models.desc(), literal_column("1"))
-        .limit(_GAP_ROWS)
-    )
-    return tuple(
-        Gap(operator, int(hit), int(only), tuple(examples[:_EXAMPLES]))
-        for operator, hit, only, examples in session.execute(query)
-    )
+def _gap(one: RankedGap) -> Gap:
+    known = one.failure
+    examples = one.models[:_EXAMPLES]
+    return Gap(one.operator, len(one.models), len(one.unlocked), examples, known.owner, known.ticket, known.signature)

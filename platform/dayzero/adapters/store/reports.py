@@ -10,7 +10,7 @@ from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.limits import short_name
 from dayzero.adapters.store.rows import maybe_utc, noun_of, utc
 from dayzero.adapters.store.tables_reports import ReportRow
-from dayzero.adapters.store.visibility import seen_by, sight_of
+from dayzero.adapters.store.visibility import names_of, seen_by, sight_of
 from dayzero.domain.access import Viewer
 from dayzero.domain.canonical import digest, plain
 from dayzero.domain.told_results import Claim, Report, ReportKind, ReportState
@@ -49,12 +49,14 @@ class SqlReports:
         self, viewer: Viewer, *, state: ReportState | None = None, model: str | None = None, platform: str | None = None,
         limit: int = 1000,
     ) -> Sequence[Report]:  # fmt: skip
-        """Reports that the viewer may see, the newest first."""
+        """Reports that the viewer may see, the newest first; `model` is any of its names."""
         query = select(ReportRow).order_by(ReportRow.seq.desc()).limit(limit)
-        for column, wanted in ((ReportRow.state, state), (ReportRow.model, model), (ReportRow.platform, platform)):
+        for column, wanted in ((ReportRow.state, state), (ReportRow.platform, platform)):
             if wanted is not None:
                 query = query.where(column == str(wanted))
         with transaction(self._engine) as session:
+            if model is not None:
+                query = query.where(ReportRow.model.in_(sorted(names_of(session, model))))
             sight = sight_of(session, viewer, self._clock.now())
             rows = session.execute(query.where(seen_by(sight, ReportRow.model, ReportRow.platform))).scalars()
             return tuple(_noun(row) for row in rows)

@@ -21,7 +21,7 @@ def sight_of(session: Session, viewer: Viewer, now: datetime) -> Sight:
         lets_in = select(EmbargoTokenRow.embargo_id).where(EmbargoTokenRow.token_id == viewer.token_id)
         query = query.where(EmbargoRow.id.not_in(lets_in))
     rows = session.execute(query.order_by(EmbargoRow.seq)).scalars()
-    return Sight(tuple(Hidden(_names(session, row.model), row.platform) for row in rows))
+    return Sight(tuple(Hidden(None if row.model is None else names_of(session, row.model), row.platform) for row in rows))
 
 
 def seen_by(
@@ -43,10 +43,8 @@ def _outside(hidden: Hidden, model: SQLColumnExpression[str], platform: SQLColum
     return not_(and_(*inside))
 
 
-def _names(session: Session, model: str | None) -> frozenset[str] | None:
+def names_of(session: Session, model: str) -> frozenset[str]:
     """Every name that the model goes by; the one that was written when nobody has seen it yet."""
-    if model is None:
-        return None
     known = named(session, model)
     if known is None:
         return frozenset({model})

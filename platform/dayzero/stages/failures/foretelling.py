@@ -1,5 +1,6 @@
 """Known failures that a model will meet, and what it would unlock to bridge a gap."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dayzero.domain.failures import FailureKind, Foretold, KnownFailure, RankedGap
@@ -48,14 +49,12 @@ def sentence(one: Foretold) -> str:
 
 
 def ranked_gaps(known: Sequence[KnownFailure]) -> tuple[RankedGap, ...]:
-    """Operators that a platform lacks, the most worthwhile first: by models that lack nothing else, then by models."""
+    """Operators that platforms lack, the most worthwhile first: by models that lack nothing else there, then by models."""
     gaps = [one for one in known if one.kind is FailureKind.MISSING and one.operator and one.models]
-    lacks: dict[str, int] = {}
-    for gap in gaps:
-        for model in gap.models:
-            lacks[model] = lacks.get(model, 0) + 1
+    lacks = Counter((gap.platform, model) for gap in gaps for model in gap.models)
     ranked = [
-        RankedGap(gap.operator or "", gap.models, tuple(model for model in gap.models if lacks[model] == 1), gap)
+        RankedGap(gap.operator or "", gap.models, tuple(one for one in gap.models if lacks[gap.platform, one] == 1), gap)
         for gap in gaps
     ]
-    return tuple(sorted(ranked, key=lambda one: (-len(one.unlocked), -len(one.models), one.operator)))
+    order = sorted(ranked, key=lambda one: (-len(one.unlocked), -len(one.models), one.operator, one.failure.platform))
+    return tuple(order)
