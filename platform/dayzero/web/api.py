@@ -1,6 +1,5 @@
 """The API, version 1: the list and the work as JSON, and exports and badges. Every answer is in /v1/openapi.json."""
 
-import json
 from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI, Query
@@ -10,10 +9,11 @@ from fastapi.responses import Response
 from dayzero.adapters.tables.parquet import parquet
 from dayzero.domain.access import Viewer
 from dayzero.domain.adaptation import AdaptationState
-from dayzero.domain.canonical import Json, plain
+from dayzero.domain.canonical import plain
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.stages.exporting.texts import SCHEMA, Format, exported
 from dayzero.web import api_shapes as shapes
+from dayzero.web.answers import ASKED, NAMED, Cursor, Limit, json_answer, paged, shaped
 from dayzero.web.badges import badge
 from dayzero.web.entry import versions_of
 from dayzero.web.seeing import Eyes, Seen
@@ -33,10 +33,6 @@ MEDIA_TYPES = {
 FILTER = 'A predicate over the columns, such as: platform = "cpu" and correctness in ("verified", "functional").'
 Filter = Annotated[str, Query(max_length=4000, description=FILTER)]
 Search = Annotated[str, Query(max_length=200, description="Words that begin words of a model's name or alias.")]
-Limit = Annotated[int, Query(ge=1, le=1000, description="Most rows of a page.")]
-Cursor = Annotated[str | None, Query(max_length=20_000, description="`next` of the page before.")]
-_ASKED = shapes.answers(401, 403, 422, 503)
-_NAMED = shapes.answers(401, 403, 404, 422, 503)
 
 
 class Listed(Seen, Protocol):
@@ -60,26 +56,26 @@ def api_router(plane: Listed, eyes: Eyes) -> APIRouter:
 
 
 def _add_list(routes: APIRouter, plane: Listed, viewing: Any) -> None:
-    @routes.get("/v1/compat", responses=_ASKED | _model(shapes.Entries), tags=["list"])
+    @routes.get("/v1/compat", responses=ASKED | shaped(shapes.Entries), tags=["list"])
     def entries(
         filter: Filter = "", search: Search = "", limit: Limit = 100, cursor: Cursor = None, viewer: Viewer = viewing
     ) -> Response:
         """Current entries that match, by model, platform and key."""
         found = plane.reading.seen_by(viewer).entries(filter, search=search, limit=limit, cursor=cursor)
-        return _paged({"schema": LIST_SCHEMA, "filter": filter, "entries": plain(found.rows)}, found.next)
+        return paged({"schema": LIST_SCHEMA, "filter": filter, "entries": plain(found.rows)}, found.next)
 
-    @routes.get("/v1/compat/rollup", responses=_ASKED | _model(shapes.Rollup), tags=["list"])
+    @routes.get("/v1/compat/rollup", responses=ASKED | shaped(shapes.Rollup), tags=["list"])
     def rollup(limit: Limit = 200, cursor: Cursor = None, viewer: Viewer = viewing) -> Response:
         """One row a model on a platform: its best entry."""
         found = plane.reading.seen_by(viewer).rollup(limit=limit, cursor=cursor)
-        return _paged({"schema": LIST_SCHEMA, "rollup": plain(found.rows)}, found.next)
+        return paged({"schema": LIST_SCHEMA, "rollup": plain(found.rows)}, found.next)
 
 
 def _add_exports(routes: APIRouter, plane: Listed, viewing: Any) -> None:
     written: dict[str, Any] = {kind.split(";")[0]: {} for kind in MEDIA_TYPES.values()}
     answers = {200: {"description": "The whole list that matches.", "content": written}}
 
-    @routes.get("/v1/compat/export", responses=_ASKED | answers | shapes.answers(502), response_class=Response, tags=["list"])
+    @routes.get("/v1/compat/export", responses=ASKED | answers | shapes.answers(502), response_class=Response, tags=["list"])
     def export(format: Format = Format.JSON, filter: Filter = "", viewer: Viewer = viewing) -> Response:
         """All current entries that match, in one file."""
         rows = plane.compatibility.seen_by(viewer).current(filter, limit=MAX_EXPORT_ROWS)
@@ -88,15 +84,15 @@ def _add_exports(routes: APIRouter, plane: Listed, viewing: Any) -> None:
         named = {"content-disposition": f'attachment; filename="compatibility.{suffix}"', "x-content-type-options": "nosniff"}
         return Response(body, media_type=MEDIA_TYPES[format], headers=named)
 
-    @routes.get("/v1/compat/{entry_id}", responses=_NAMED | _model(shapes.OneEntry), tags=["list"])
+    @routes.get("/v1/compat/{entry_id}", responses=NAMED | shaped(shapes.OneEntry), tags=["list"])
     def entry(entry_id: str, viewer: Viewer = viewing) -> Response:
         """One version of an entry; the beginning of its id will do."""
         found, row, _ = versions_of(plane.compatibility.seen_by(viewer), entry_id)
-        return _json({"schema": LIST_SCHEMA, "entries": [plain(row)], "entry": plain(found)})
+        return json_answer({"schema": LIST_SCHEMA, "entries": [plain(row)], "entry": plain(found)})
 
     drawn: dict[int | str, dict[str, Any]] = {200: {"description": "A badge.", "content": {"image/svg+xml": {}}}}
 
-    @routes.get("/badge/{platform}/{model:path}", responses=_ASKED | drawn, response_class=Response, tags=["list"])
+    @routes.get("/badge/{platform}/{model:path}", responses=ASKED | drawn, response_class=Response, tags=["list"])
     def badges(platform: str, model: str, viewer: Viewer = viewing) -> Response:
         """The best entry of a model on a platform as a small picture; what nobody tried is said too."""
         asked = f"model = {_quoted(model.removesuffix('.svg'))} and platform = {_quoted(platform)}"
@@ -108,46 +104,46 @@ def _add_exports(routes: APIRouter, plane: Listed, viewing: Any) -> None:
 
 
 def _add_names(routes: APIRouter, plane: Listed, viewing: Any) -> None:
-    @routes.get("/v1/models/{name:path}", responses=_NAMED | _model(shapes.OneModel), tags=["names"])
+    @routes.get("/v1/models/{name:path}", responses=NAMED | shaped(shapes.OneModel), tags=["names"])
     def model(name: str, viewer: Viewer = viewing) -> Response:
         """A model by its name or an alias."""
-        return _json({"schema": MODEL_SCHEMA, "model": plain(plane.reading.seen_by(viewer).model(name))})
+        return json_answer({"schema": MODEL_SCHEMA, "model": plain(plane.reading.seen_by(viewer).model(name))})
 
-    @routes.get("/v1/platforms", responses=_ASKED | _model(shapes.Platforms), tags=["names"])
+    @routes.get("/v1/platforms", responses=ASKED | shaped(shapes.Platforms), tags=["names"])
     def platforms(viewer: Viewer = viewing) -> Response:
         """Every platform with its counts and its day-0 clock."""
-        return _json({"schema": PLATFORM_SCHEMA, "platforms": plain(tuple(plane.reading.seen_by(viewer).platforms()))})
+        return json_answer({"schema": PLATFORM_SCHEMA, "platforms": plain(tuple(plane.reading.seen_by(viewer).platforms()))})
 
-    @routes.get("/v1/platforms/{slug}", responses=_NAMED | _model(shapes.OnePlatform), tags=["names"])
+    @routes.get("/v1/platforms/{slug}", responses=NAMED | shaped(shapes.OnePlatform), tags=["names"])
     def platform(slug: str, viewer: Viewer = viewing) -> Response:
         """A platform with its gaps, those first that unlock most models."""
-        return _json({"schema": PLATFORM_SCHEMA, "platform": plain(plane.reading.seen_by(viewer).platform(slug))})
+        return json_answer({"schema": PLATFORM_SCHEMA, "platform": plain(plane.reading.seen_by(viewer).platform(slug))})
 
 
 def _add_work(routes: APIRouter, plane: Listed, viewing: Any) -> None:
     shown = Annotated[str, Query(pattern="^(taken|ignored)$", description="Which: `taken`, or `ignored` with the reasons.")]
 
-    @routes.get("/v1/releases", responses=_ASKED | _model(shapes.Releases), tags=["work"])
+    @routes.get("/v1/releases", responses=ASKED | shaped(shapes.Releases), tags=["work"])
     def releases(show: shown = "taken", limit: Limit = 50, cursor: Cursor = None, viewer: Viewer = viewing) -> Response:
         """The feed of releases seen, the newest first."""
         reading = plane.reading.seen_by(viewer)
         ignored = show == "ignored"
         found = reading.sightings(limit=limit, cursor=cursor) if ignored else reading.releases(limit=limit, cursor=cursor)
         document = {"schema": FEED_SCHEMA, "releases": plain(found.releases), "sightings": plain(found.sightings)}
-        return _paged(document, found.next)
+        return paged(document, found.next)
 
-    @routes.get("/v1/runs", responses=_ASKED | _model(shapes.Runs), tags=["work"])
+    @routes.get("/v1/runs", responses=ASKED | shaped(shapes.Runs), tags=["work"])
     def runs(
         state: AdaptationState | None = None, limit: Limit = 50, cursor: Cursor = None, viewer: Viewer = viewing
     ) -> Response:
         """Adaptations, the newest first."""
         found = plane.reading.seen_by(viewer).runs(state.value if state else None, limit=limit, cursor=cursor)
-        return _paged({"schema": RUN_SCHEMA, "runs": plain(found.runs)}, found.next)
+        return paged({"schema": RUN_SCHEMA, "runs": plain(found.runs)}, found.next)
 
-    @routes.get("/v1/runs/{adaptation_id}", responses=_NAMED | _model(shapes.OneRun), tags=["work"])
+    @routes.get("/v1/runs/{adaptation_id}", responses=NAMED | shaped(shapes.OneRun), tags=["work"])
     def run(adaptation_id: str, viewer: Viewer = viewing) -> Response:
         """One adaptation."""
-        return _json({"schema": RUN_SCHEMA, "run": plain(plane.reading.seen_by(viewer).run(adaptation_id))})
+        return json_answer({"schema": RUN_SCHEMA, "run": plain(plane.reading.seen_by(viewer).run(adaptation_id))})
 
 
 def document_of(app: FastAPI) -> dict[str, Any]:
@@ -160,19 +156,6 @@ def document_of(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     made["security"] = [{}, {"token": []}]
     return made
-
-
-def _model(shape: Any) -> dict[int | str, dict[str, Any]]:
-    return {200: {"model": shape, "description": "What was asked for."}}
-
-
-def _json(document: Json) -> Response:
-    body = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return Response(body.encode("utf-8", "replace"), media_type="application/json")
-
-
-def _paged(document: dict[str, Json], after: str | None) -> Response:
-    return _json(document if after is None else document | {"next": after})
 
 
 def _quoted(text: str) -> str:

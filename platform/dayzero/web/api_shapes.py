@@ -5,7 +5,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from dayzero.domain.columns import COMPATIBILITY_COLUMNS, ROLLUP_COLUMNS, Column, ColumnKind
+from dayzero.domain.columns import (
+    CLOCK_COLUMNS,
+    COMPATIBILITY_COLUMNS,
+    LEAGUE_COLUMNS,
+    ROLLUP_COLUMNS,
+    Column,
+    ColumnKind,
+)
 
 _KINDS: dict[ColumnKind, Any] = {
     ColumnKind.TEXT: str | None,
@@ -27,6 +34,8 @@ def _row(name: str, columns: tuple[Column, ...]) -> type[BaseModel]:
 
 Entry = _row("Entry", COMPATIBILITY_COLUMNS)
 Rolled = _row("ModelOnPlatform", ROLLUP_COLUMNS)
+Clocked = _row("DayZeroClock", CLOCK_COLUMNS)
+Ranked = _row("PlatformInLeague", LEAGUE_COLUMNS)
 
 
 class Entries(Shape):
@@ -122,6 +131,48 @@ class OneRun(Shape):
 
     document: str = Field(alias="schema")
     run: dict[str, Any]
+
+
+class OneClock(Shape):
+    """A page of day-0 clocks, and the target in seconds."""
+
+    document: str = Field(alias="schema")
+    target_s: float
+    clock: list[Clocked]  # type: ignore[valid-type]
+    next: str | None = None
+
+
+class OneLeague(Shape):
+    """The league table of platforms, the best first, by the target in seconds."""
+
+    document: str = Field(alias="schema")
+    target_s: float
+    league: list[Ranked]  # type: ignore[valid-type]
+
+
+class Failures(Shape):
+    """Known failures, and how many there are."""
+
+    document: str = Field(alias="schema")
+    failures: list[dict[str, Any]]
+    total: int
+
+
+class Gaps(Shape):
+    """Operators that platforms lack, and how many there are."""
+
+    document: str = Field(alias="schema")
+    platform: str | None
+    gaps: list[dict[str, Any]]
+    total: int
+
+
+class Queue(Shape):
+    """Places in the queue of re-runs, and how many there are."""
+
+    document: str = Field(alias="schema")
+    queue: list[dict[str, Any]]
+    total: int
 
 
 class Subscriptions(Shape):

@@ -13,7 +13,10 @@ from dayzero.domain.adaptation import Adaptation
 from dayzero.domain.canonical import plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.entry_report import Report
+from dayzero.domain.told_results import Report as Claimed
+from dayzero.domain.told_results import ReportState
 from dayzero.errors import BadInputError, DayzeroError, NotFoundError
+from dayzero.ports import reports as ports
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
@@ -42,6 +45,7 @@ SANDBOXED = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; sty
 
 _NAMED = shapes.answers(401, 403, 404, 422, 503)
 KEPT = 256
+MOST_REPORTS = 50
 KEPT_PAGES = 64
 """Pages of models with many layers are hundreds of kilobytes."""
 
@@ -62,6 +66,15 @@ class Evident(Protocol):
     @property
     def artifacts(self) -> ArtifactStore:
         """Where their bundles lie."""
+        ...
+
+
+class Told(Evident, Protocol):
+    """What pages show beside the evidence."""
+
+    @property
+    def reports(self) -> ports.Reports:
+        """What others say: declared, never measured."""
         ...
 
 
@@ -108,7 +121,7 @@ class Reports:
         return report, shown_of(report)
 
 
-def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> APIRouter:
+def entry_router(plane: Told, eyes: Any, run_url: RunUrl | None = None) -> APIRouter:
     """`/compat/{id}`, `/compat/{a}/diff/{b}` and what belongs to them; `eyes` is the dependency that says who looks,
     `run_url` where Prefect shows an adaptation."""
     routes, reports = APIRouter(), Reports(plane)
@@ -116,10 +129,15 @@ def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> AP
     def seen(viewer: Viewer) -> CompatibilityList:
         return plane.compatibility.seen_by(viewer)
 
-    def drawn(report: Report, shown: Shown, row: Row, history: list[Row]) -> HTMLResponse:
+    def others(viewer: Viewer, row: Row) -> tuple[Claimed, ...]:
+        model, platform = str(row["model"]), str(row["platform"])
+        found = plane.reports.reports(viewer, state=ReportState.ACCEPTED, model=model, platform=platform, limit=MOST_REPORTS)
+        return tuple(found)
+
+    def drawn(report: Report, shown: Shown, row: Row, history: list[Row], said: tuple[Claimed, ...]) -> HTMLResponse:
         picture = bundled_file(plane.artifacts, report.entry.bundle, PICTURE) is not None
         link = f"/compat/{report.entry_id}/run" if run_url is not None and row.get("adaptation_id") else None
-        return entry_page(report, shown, Around(row, history, picture, link))
+        return entry_page(report, shown, Around(row, history, picture, link, said))
 
     @routes.get("/compat/{entry_id}", include_in_schema=False)
     def one(entry_id: str, viewer: Viewer = eyes) -> HTMLResponse:
@@ -128,7 +146,9 @@ def entry_router(plane: Evident, eyes: Any, run_url: RunUrl | None = None) -> AP
         except BadInputError as error:
             return no_entry_page(str(error), status_of(error))
         versions = tuple((str(other["entry_id"]), str(other["freshness"])) for other in history)
-        return reports.page((report.entry_id, row.get("notified_at"), versions), lambda: drawn(report, shown, row, history))
+        said = others(viewer, row)
+        key = (report.entry_id, row.get("notified_at"), versions, tuple(one.id for one in said))
+        return reports.page(key, lambda: drawn(report, shown, row, history, said))
 
     @routes.get("/compat/{a}/diff/{b}", include_in_schema=False)
     def differ(a: str, b: str, viewer: Viewer = eyes) -> HTMLResponse:

@@ -15,6 +15,7 @@ from markupsafe import Markup
 from dayzero.domain.canonical import Json, plain
 from dayzero.domain.entry import CompatibilityEntry
 from dayzero.domain.entry_report import Report, ReportDiff
+from dayzero.domain.told_results import Report as Told
 from dayzero.stages.reporting.differing import MOVED
 from dayzero.stages.reporting.picture_bars import performance_picture
 from dayzero.stages.reporting.picture_layers import layers_picture
@@ -65,12 +66,14 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What the server knows beside the report: the row of the list, other versions, the run and where Prefect shows it."""
+    """What the server knows beside the report: the row of the list, other versions, the run and where Prefect shows it, and
+    what others say of the model on the platform."""
 
     row: Row
     history: Sequence[Row] = ()
     drawn: bool = False
     run_link: str | None = None
+    said: Sequence[Told] = ()
 
 
 def shown_of(report: Report) -> Shown:
@@ -97,6 +100,7 @@ def entry_page(report: Report, shown: Shown, around: Around) -> HTMLResponse:
         history=others,
         history_left=max(len(around.history) - MOST_VERSIONS, 0),
         run={"id": str(adaptation), "link": around.run_link} if adaptation else None,
+        said=around.said,
         **_values(report, shown, around.row),
     )
 

@@ -1,6 +1,6 @@
 """The pages of the list: the matrix, a model, the platforms and one of them."""
 
-from typing import Annotated
+from typing import Annotated, Protocol
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query
@@ -9,12 +9,15 @@ from fastapi.responses import HTMLResponse
 from dayzero.domain.access import Viewer
 from dayzero.domain.columns import COMPATIBILITY_COLUMNS
 from dayzero.domain.listing import Matrix, MatrixSort
+from dayzero.domain.told_results import ReportState
 from dayzero.errors import BadInputError
+from dayzero.ports.reports import Reports
 from dayzero.web.first_time import next_steps
 from dayzero.web.frame import page
 from dayzero.web.seeing import Eyes, Seen
 
 MODELS_A_PAGE = 25
+REPORTS_A_PAGE = 50
 Filter = Annotated[str, Query(max_length=8000)]
 Search = Annotated[str, Query(max_length=400)]
 Cursor = Annotated[str | None, Query(max_length=20_000)]
@@ -26,7 +29,16 @@ SORTS = {
 }
 
 
-def matrix_router(plane: Seen, eyes: Eyes) -> APIRouter:
+class Told(Seen, Protocol):
+    """The control plane as these pages need it."""
+
+    @property
+    def reports(self) -> Reports:
+        """What others say, shown apart from what was measured."""
+        ...
+
+
+def matrix_router(plane: Told, eyes: Eyes) -> APIRouter:
     """`/`, `/models/{name}`, `/platforms` and `/platforms/{slug}`, for whoever looks."""
     routes = APIRouter(include_in_schema=False)
     viewing = Depends(eyes)
@@ -69,7 +81,8 @@ def matrix_router(plane: Seen, eyes: Eyes) -> APIRouter:
     @routes.get("/models/{name:path}")
     def model(name: str, viewer: Viewer = viewing) -> HTMLResponse:
         shown = plane.reading.seen_by(viewer).model(name)
-        return page("model.html", title=shown.name, now=plane.clock.now(), model=shown)
+        said = plane.reports.reports(viewer, state=ReportState.ACCEPTED, model=shown.name, limit=REPORTS_A_PAGE)
+        return page("model.html", title=shown.name, now=plane.clock.now(), model=shown, said=said)
 
     @routes.get("/platforms")
     def platforms(viewer: Viewer = viewing) -> HTMLResponse:

@@ -9,11 +9,14 @@ from dayzero.adapters.notify.choose import new_secret
 from dayzero.steps.signing_in import SignIn
 from dayzero.web.api import Listed, api_router
 from dayzero.web.claims import Said, reports_router
+from dayzero.web.clocks import clocks_router
 from dayzero.web.entry import Evident, RunUrl, entry_router
+from dayzero.web.failures import Remembering, failures_router
 from dayzero.web.feeds import Telling as Fed
 from dayzero.web.feeds import feeds_router
 from dayzero.web.matrix import matrix_router
 from dayzero.web.method import method_router
+from dayzero.web.queue import Ageing, queue_router
 from dayzero.web.releases import releases_router
 from dayzero.web.runs import runs_router
 from dayzero.web.session import session_router
@@ -22,7 +25,7 @@ from dayzero.web.subscribing import Telling, subscribing_router
 from dayzero.web.viewers import viewer_from
 
 
-class Whole(Listed, Evident, Fed, Telling, Said, Protocol):
+class Whole(Listed, Evident, Fed, Telling, Said, Remembering, Ageing, Protocol):
     """The control plane as all of them need it."""
 
 
@@ -42,6 +45,9 @@ def all_routers(
         matrix_router(plane, eyes),
         releases_router(plane, eyes),
         runs_router(plane, eyes),
+        queue_router(plane, eyes),
+        clocks_router(plane, eyes),
+        failures_router(plane, eyes),
         session_router(plane.access, sign_in),
         *((signing_in_router(sign_in),) if sign_in is not None else ()),
         feeds_router(plane, eyes, public_url),
