@@ -92,7 +92,7 @@ def _add_exports(routes: APIRouter, plane: Listed, viewing: Any) -> None:
 
     drawn: dict[int | str, dict[str, Any]] = {200: {"description": "A badge.", "content": {"image/svg+xml": {}}}}
 
-    @routes.get("/badge/{platform}/{model:path}", responses=ASKED | drawn, response_class=Response, tags=["list"])
+    @routes.get("/badge/{platform}/{model:path}", responses=NAMED | drawn, response_class=Response, tags=["list"])
     def badges(platform: str, model: str, viewer: Viewer = viewing) -> Response:
         """The best entry of a model on a platform as a small picture; what nobody tried is said too."""
         asked = f"model = {_quoted(model.removesuffix('.svg'))} and platform = {_quoted(platform)}"
