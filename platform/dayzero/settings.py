@@ -4,7 +4,13 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
 
 from dayzero.errors import BadInputError
 
@@ -174,4 +180,8 @@ def load_settings(**overrides: object) -> Settings:
         name = ".".join(str(part) for part in first["loc"])
         raise BadInputError(
             f"setting {name} is not usable: {first['msg']}.", remedy=f"Correct DAYZERO_{name.upper()} or dayzero.toml."
+        ) from error
+    except SettingsError as error:
+        raise BadInputError(
+            f"a setting is not usable: {error}: {error.__cause__}.", remedy="Lists and tables in variables are written as JSON."
         ) from error

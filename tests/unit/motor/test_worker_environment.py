@@ -33,6 +33,8 @@ def some_settings(tmp_path: Path) -> Settings:
         cpu_devices=3,
         compile_target=False,
         check_memory_bytes=2**30,
+        oidc_scopes={"ml-platform": "write", "*": "read"},
+        oidc_client_secret=SecretStr("client secret"),
     )
 
 
@@ -58,6 +60,12 @@ def test_settings_survive_the_way_through_the_environment(tmp_path: Path, monkey
         assert getattr(read, name) == getattr(settings, name), name
     assert read.ledger_url == "http://x"
     assert read.database_url is None
+
+
+def test_a_variable_that_is_no_json_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAYZERO_OIDC_SCOPES", "{'ml-platform': 'write'}")
+    with pytest.raises(BadInputError, match=r"oidc_scopes.*written as JSON"):
+        load_settings()
 
 
 def test_control_processes_get_the_same_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

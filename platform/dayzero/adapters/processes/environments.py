@@ -79,6 +79,8 @@ def _text(value: object) -> str:
         return str(value.expanduser().resolve())
     if isinstance(value, tuple):
         return json.dumps(list(value))
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value))
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
