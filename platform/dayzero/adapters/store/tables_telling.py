@@ -226,12 +226,13 @@ class DeliveryRow(Base):
         UniqueConstraint("event_id", "subscription_id"),
         Index("ix_deliveries_due", "next_try_at", postgresql_where=text("state = 'pending'")),
         Index("ix_deliveries_lane", "subscription_id", "position", postgresql_where=text("state = 'pending'")),
+        Index("ix_deliveries_subscription_state", "subscription_id", "state"),
         Index("ix_deliveries_subject", "subscription_id", "subject", "position", postgresql_where=text("state = 'pending'")),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     seq: Mapped[int] = mapped_column(Identity(always=True))
     event_id: Mapped[str] = mapped_column(ForeignKey("outbox.id"))
-    subscription_id: Mapped[str] = mapped_column(ForeignKey("subscriptions.id", ondelete="CASCADE"), index=True)
+    subscription_id: Mapped[str] = mapped_column(ForeignKey("subscriptions.id", ondelete="CASCADE"))
     position: Mapped[int] = mapped_column(server_default=text("0"))
     subject: Mapped[str] = mapped_column(server_default="")
     state: Mapped[str]
