@@ -99,10 +99,16 @@ class Limiting:
             await self._refuse(scope, receive, send, self._wrong, caller, "tokens that are not good")
             return
         rule = self._rule_for(scope, caller)
-        if rule is not None and not self._counters.take(rule, caller.key):
+        if rule is not None and not self._counters.take(rule, caller.key) and not self._is_new(caller):
             await self._refuse(scope, receive, send, rule, caller, rule.name)
             return
         await self._app(scope, receive, _Answer(self, scope, send, rule, caller, slowed).take)
+
+    def _is_new(self, caller: _Caller) -> bool:
+        """Whether a token is looked at though its address has no room left: as many a minute as may be wrong."""
+        if caller.token is None or caller.known or self._wrong is None:
+            return False
+        return self._counters.take(_Rule("new-tokens", self._wrong.item), caller.address)
 
     def _rule_for(self, scope: Scope, caller: _Caller) -> "_Rule | None":
         if caller.free or scope["path"].startswith(PREFIX):

@@ -79,7 +79,10 @@ def session_router(access: Access, sign_in: SignIn | None = None) -> APIRouter:
 def holder(request: Request, access: Access) -> AccessToken | None:
     """The token that this browser keeps, while it is good."""
     token = request.cookies.get(COOKIE)
-    return access.check(token) if token else None
+    found = access.check(token) if token else None
+    if found is not None:
+        mark_token(request, good=True)
+    return found
 
 
 def session_page(

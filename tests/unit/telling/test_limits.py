@@ -136,6 +136,18 @@ def test_a_good_token_has_a_limit_of_its_own_wherever_it_is(door: Door) -> None:
     assert refused.status_code == 429 and "from this token" in refused.json()["detail"]
 
 
+def test_a_new_token_is_looked_at_where_others_have_used_up_the_address(door: Door) -> None:
+    client = door()
+    while client.get("/v1/compat").status_code == 200:
+        pass
+    assert [client.get("/v1/compat", headers=bearer("bob")).status_code for _ in range(6)] == [200] * 6
+    assert client.get("/v1/compat", headers=bearer("bob")).status_code == 429, "it has a limit of its own from then on"
+    client.cookies.set("dayzero-token", "ada")
+    assert client.get("/session").status_code == 200
+    answers = [client.get("/v1/compat", headers={"cookie": f"dayzero-token={number}"}).status_code for number in range(9)]
+    assert answers == [200] + [429] * 8, "made-up ones get no further"
+
+
 def test_room_comes_back_with_time(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     client = door()
     while client.get("/v1/compat").status_code == 200:
