@@ -18,6 +18,7 @@ class Observation(StrEnum):
     MANIFEST = "manifest"
     OPERATORS = "operators"
     LAYERS = "layers"
+    TOWERS = "towers"
     DECODING = "decoding"
     PERPLEXITY = "perplexity"
     PARALLEL = "parallel"

@@ -10,7 +10,7 @@ from dayzero.domain.planning import Degrees
 from dayzero.domain.reports import StepReport
 from dayzero.domain.results import ResultKey, result_key
 from dayzero.domain.runs import Observation, RunEnd, RunOutcome, RunRequest
-from dayzero.domain.verdict import Check, Verdict, worst_of
+from dayzero.domain.verdict import SEVERITY, Check, Verdict, worst_of
 from dayzero.registry import settings_for
 from dayzero.stages.judging import checks as judging
 from dayzero.stages.judging.beside import beside_checks
@@ -56,7 +56,7 @@ def request_for(bench: Bench, lease: Lease, observation: Observation) -> RunRequ
         dtype=_unstated_dtype(bench, lease),
         custom_operators=settings_for(subject.adaptation.model, bench.operator_plugins),
         options={
-            "compile": bench.compile_target and observation is Observation.LAYERS,
+            "compile": bench.compile_target and observation in (Observation.LAYERS, Observation.TOWERS),
             **(reference_options(bench, lease) if observation in FROM_A_SOURCE else {}),
         },
         device=subject.profile.device,
@@ -195,12 +195,18 @@ def _of_text(bench: Bench, lease: Lease, observation: Observation) -> StepReport
 
 
 def layers_step(bench: Bench, lease: Lease) -> StepReport:
-    """Each layer three ways; what has layers beside them says that they were not run."""
-    report = observe(bench, lease, Observation.LAYERS)
-    beside = beside_checks(full_structure(bench, lease).noun, str(Degrees()))
+    """Each layer three ways, those of towers too; what has layers beside them says that they were not run."""
+    spec = full_structure(bench, lease).noun
+    reports = [observe(bench, lease, Observation.LAYERS)]
+    if spec.towers:
+        reports.append(observe(bench, lease, Observation.TOWERS))
+    beside = beside_checks(spec, str(Degrees()))
     for check in beside:
         bench.ledger.put_check(check, lease)
-    return replace(report, table=(*report.table, *(check_row(check) for check in beside)))
+    worst = min(reports, key=lambda report: SEVERITY.index(report.verdict or Verdict.PASS))
+    rows = [row for report in reports for row in report.table]
+    notes = tuple(note for report in reports for note in report.notes)
+    return replace(worst, step=reports[0].step, table=(*rows, *(check_row(check) for check in beside)), notes=notes)
 
 
 def decoding_step(bench: Bench, lease: Lease) -> StepReport:

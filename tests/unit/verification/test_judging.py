@@ -17,6 +17,7 @@ from dayzero.domain.observations import (
     TensorError,
 )
 from dayzero.domain.observed_parallel import ParallelObserved, RankObserved
+from dayzero.domain.observed_towers import TowerErrors, TowersObserved
 from dayzero.domain.planning import Degrees
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Verdict
@@ -63,6 +64,30 @@ def judged(observation: Observation, noun: object, limits: RunLimits | None = No
 def test_sound_layers_pass() -> None:
     (check,) = judged(Observation.LAYERS, layers(layer(0), layer(1))).checks
     assert (check.verdict, check.n, check.tolerance) == (Verdict.PASS, 2, 0.02)
+
+
+def tower(path: str, *rows: LayerError, unable: str | None = None) -> TowerErrors:
+    found = (
+        None if unable else layers(*(replace(row, module=f"{path}.layers.{row.index}") for row in rows), token_source="pixels")
+    )
+    return TowerErrors(path, found, unable)
+
+
+@pytest.mark.parametrize(
+    ("towers", "verdict", "says"),
+    [
+        ((), Verdict.NOT_RUN, "builds no tower"),
+        ((tower("vision", layer(0), layer(1)),), Verdict.PASS, "vision: all 2 layers are as close"),
+        ((tower("vision", layer(0)), tower("audio", unable="Other takes waves")), Verdict.NOT_RUN, "audio: Other takes waves"),
+        ((tower("vision", layer(0, OFF)), tower("audio", unable="Other takes waves")), Verdict.FAIL, "vision.layers.0"),
+        ((tower("vision", layer(0, identical=True)),), Verdict.NOT_RUN, "equal bit for bit"),
+    ],
+)
+def test_towers_are_judged_as_the_worst_of_them(towers: tuple[TowerErrors, ...], verdict: Verdict, says: str) -> None:
+    found = judged(Observation.TOWERS, TowersObserved(towers))
+    (check,) = found.checks
+    assert (check.check, check.verdict) == ("layers.towers", verdict) and says in check.reason
+    assert [culprit.module for culprit in found.culprits] == (["vision.layers.0"] if verdict is Verdict.FAIL else [])
 
 
 def test_a_culprit_is_named_with_its_operator_and_later_layers_only_inherit() -> None:

@@ -2,9 +2,10 @@
 
     main([REQUEST.json, DOCUMENT.json, PARENT_PID, open|closed])    in a process forked by the nursery
 
-OPERATORS writes OperatorErrors, LAYERS LayerErrors, DECODING DecodeErrors, PERPLEXITY PerplexityObserved, PARALLEL
-ParallelObserved, MEMORY MemoryObserved, GENERATION GenerationObserved, ENCODING EncodingObserved, TASKS TasksObserved, TRAINING
-TrainingObserved, CACHES CachesObserved, SENSITIVE SensitiveObserved, BRIDGE BridgesObserved, UNPICKLE Unpickled, BASELINE
+OPERATORS writes OperatorErrors, LAYERS LayerErrors, TOWERS TowersObserved, DECODING DecodeErrors, PERPLEXITY
+PerplexityObserved, PARALLEL ParallelObserved, MEMORY MemoryObserved, GENERATION GenerationObserved, ENCODING
+EncodingObserved, TASKS TasksObserved, TRAINING TrainingObserved, CACHES CachesObserved, SENSITIVE SensitiveObserved, BRIDGE
+BridgesObserved, UNPICKLE Unpickled, BASELINE
 BaselinesRecorded.
 A refusal or failure leaves one sentence in reason.txt beside the document.
 """
@@ -35,6 +36,10 @@ def observe(request: RunRequest) -> object:
             from dayzero.adapters.runners.observe_layers import observe_layers
 
             return observe_layers(request)
+        case Observation.TOWERS:
+            from dayzero.adapters.runners.observe_towers import observe_towers
+
+            return observe_towers(request)
         case Observation.DECODING:
             from dayzero.adapters.runners.observe_decoding import observe_decoding
 

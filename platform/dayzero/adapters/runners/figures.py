@@ -30,6 +30,11 @@ def rows(tensor: torch.Tensor) -> torch.Tensor:
     return wide.reshape(-1, wide.shape[-1]) if wide.dim() > 1 else wide.reshape(1, -1)
 
 
+def tokens_of(hidden: torch.Tensor) -> int:
+    """How many tokens hidden states have: [1, tokens, …], or [tokens, width] in towers that know no batch."""
+    return int(hidden.shape[1] if hidden.dim() > 2 else hidden.shape[0])
+
+
 def cast(value: Any, dtype: torch.dtype | None) -> Any:
     """The value with its floating tensors in the dtype (None: as they are)."""
     if dtype is None:

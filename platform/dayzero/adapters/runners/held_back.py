@@ -61,10 +61,10 @@ class HeldBack:
             raise BadInputError(f"{name} cannot be converted: {str(why).strip().splitlines()[-1]}.", remedy="Fetch it anew.")
 
 
-def without_weights(folder: Path, dtype: torch.dtype) -> HeldBack:
-    """The checkpoint's model on the meta device, as loading.load_model would build it. Errors as there."""
+def without_weights(folder: Path, dtype: torch.dtype, *, headless: bool = False) -> HeldBack:
+    """The checkpoint's model on the meta device, as loading.load_model would build it, or without a head. Errors as there."""
     with _held_back() as kept:
-        model = loading.from_pretrained(folder, dtype)[0]
+        model = loading.from_pretrained(folder, dtype, headless=headless)[0]
     files, plan = kept[-1]
     file_of: dict[str, str] = {}
     bytes_of: dict[str, int] = {}

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    PreTrainedModel,
+)
 
 from dayzero.adapters.runners.scaled import require_scales
 from dayzero.adapters.runners.unset_buffers import memory_marked, require_set
@@ -86,9 +94,10 @@ def load_model(folder: Path, dtype: torch.dtype, attention: str = "eager", exper
 
 
 def from_pretrained(
-    folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager"
+    folder: Path, dtype: torch.dtype, attention: str = "eager", experts: str = "eager", *, headless: bool = False
 ) -> tuple[Any, Mapping[str, Any]]:
     """The library's own loading, with the implementations that the model takes; the model, and what the library says of it.
+    `headless` is all that the checkpoint has but a head.
 
     BlockedError: the library left a buffer unset that no checkpoint holds.
     """
@@ -103,7 +112,7 @@ def from_pretrained(
     ):
         try:
             with memory_marked():
-                model, told = model_class(config).from_pretrained(
+                model, told = (AutoModel if headless else model_class(config)).from_pretrained(
                     folder, use_safetensors=True, output_loading_info=True, **kwargs, **chosen
                 )
             require_set(model)
@@ -121,7 +130,12 @@ def model_class(config: Any) -> Any:
     Asked for a head that a checkpoint lacks, the library draws it at random, and all that is measured then is that.
     """
     named = (getattr(config, "architectures", None) or [None])[0]
-    return AutoModelForCausalLM if writes_text(named, causal=is_causal(config)) else AutoModel
+    if not writes_text(named, causal=is_causal(config)):
+        return AutoModel
+    both = (
+        type(config) in AutoModelForImageTextToText._model_mapping and type(config) not in AutoModelForCausalLM._model_mapping
+    )
+    return AutoModelForImageTextToText if both else AutoModelForCausalLM
 
 
 def shadow(module: Any) -> Any:
@@ -182,7 +196,7 @@ def decoder_layers(model: Any) -> tuple[str, Any]:
     """Path and ModuleList of the decoder's layers; BlockedError when the model keeps them in no list.
 
     Some models have two sublayers of the configuration's count in each layer (LongCat): the only list in the model's base is
-    theirs.
+    theirs. A tower beside the language model may have as many layers as that has.
     """
     wanted = getattr(model.config.get_text_config(), "num_hidden_layers", None)
     lists = [
@@ -191,9 +205,19 @@ def decoder_layers(model: Any) -> tuple[str, Any]:
     ]  # fmt: skip
     base = getattr(model, "base_model_prefix", "")
     alone = [one for one in lists if one[0].rpartition(".")[0] == base]
-    for name, module in (*(one for one in lists if len(one[1]) == wanted), *(alone if len(alone) == 1 else ())):
+    text = text_models(model)
+    fitting = [one for one in lists if len(one[1]) == wanted]
+    fitting.sort(key=lambda one: not any(one[0].startswith(f"{name}.") for name in text))
+    for name, module in (*fitting, *(alone if len(alone) == 1 else ())):
         return name, module
     raise BlockedError("no list of decoder layers was found in the model.", remedy="This architecture needs its own recipe.")
+
+
+def text_models(model: Any) -> tuple[str, ...]:
+    """Paths of the models inside the model that the configuration of its language model describes."""
+    text = model.config.get_text_config()
+    inner = ((name, module) for name, module in model.named_modules() if name and isinstance(module, PreTrainedModel))
+    return tuple(name for name, module in inner if module.config is text)
 
 
 @contextmanager

@@ -12,12 +12,12 @@ import torch
 from dayzero.adapters.runners import loading, outer_parts, reaching
 from dayzero.adapters.runners.baseline_files import recorded_layers
 from dayzero.adapters.runners.bridge_making import install
-from dayzero.adapters.runners.figures import dtype_name, finite, rows, tensor_error
+from dayzero.adapters.runners.figures import dtype_name, finite, rows, tensor_error, tokens_of
 from dayzero.adapters.runners.layer_sources import LayerSource, open_source
 from dayzero.adapters.runners.placing import device_for, fetched, placed
 from dayzero.adapters.runners.references import LayerReference, References
 from dayzero.adapters.runners.suspects import look_inside
-from dayzero.adapters.runners.three_ways import Target, compile_target, layer_calls, make_target, run_target, widened
+from dayzero.adapters.runners.three_ways import Target, compile_target, make_target, run_target, widened
 from dayzero.domain.observations import LayerError, LayerErrors, ModuleError
 from dayzero.domain.runs import RunRequest
 from dayzero.stages.precision import limits as precision
@@ -40,7 +40,7 @@ def observe_layers(request: RunRequest) -> LayerErrors:
     patched = make_target(source, device, str(request.options.get("kernels", "fused")))
     with loading.plugins_installed(patched, request) as replaced:
         target = compile_target(source, patched, request, device)
-        run = _Run(source, target, References(source, given.ids, dtype, recorded), given.ids, dict(replaced))
+        run = ThreeWays(source, target, References(source, given.ids, dtype, recorded), given.ids, dict(replaced))
         layers = tuple(run.layer(index) for index in range(len(target.layers)))
         parts = (*run.parts, *outer_parts.after_layers(source.model, target.model, run.references.at_wide, dtype))
     return LayerErrors(
@@ -67,23 +67,23 @@ def layers_input(request: RunRequest, folder: Path, config: Any) -> loading.Toke
     return loading.text_tokens(folder, config, loading.packaged_text()[1], tokens)
 
 
-class _Run:
-    """The state that the chains carry from layer to layer."""
+class ThreeWays:
+    """The state that the chains carry from layer to layer; `given` is what the references were given."""
 
     def __init__(
-        self, source: LayerSource, target: Target, references: References, ids: torch.Tensor, replaced: dict[str, str]
+        self, source: LayerSource, target: Target, references: References, given: Any, replaced: dict[str, str]
     ) -> None:
         self.source, self.references, self.dtype = source, references, references.dtype
         _, self.target_modules = loading.decoder_layers(target.model)
         self.target_layers, self.device = target.layers, target.device
         self.replaced = replaced
-        self.at_target, self.target_kwargs = layer_calls(target.model, placed(ids, self.device), self.dtype)
+        self.at_target, self.target_kwargs = references.calls(target.model, placed(given, self.device), self.dtype)
         self.suspects: list[ModuleError] = []
         native, plain = source.model, references.native_kwargs
         inputs = references.wide_kwargs, self.target_kwargs, plain
         self.parts = (
             outer_parts.embeddings(native, (references.at_wide, self.at_target, references.at_native)),
-            *outer_parts.layer_inputs(native, *inputs, torch.arange(ids.shape[1])),
+            *outer_parts.layer_inputs(native, *inputs, torch.arange(tokens_of(references.at_wide))),
         )
         self.corrected_kwargs = outer_parts.corrected(self.target_kwargs, plain, self.parts, self.dtype, self.device)
 
@@ -124,7 +124,7 @@ class _Run:
             tensor_error(fetched(self.at_target), said.at_wide),
             tensor_error(said.at_native, said.at_wide),
             bool(torch.equal(by_target, by_native)),
-            said.given.shape[1],
+            tokens_of(said.given),
             int(skip.sum()),
             *_reach(exact),
         )

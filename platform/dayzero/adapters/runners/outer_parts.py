@@ -31,7 +31,10 @@ def module_path(model: Any, module: Any) -> str:
 def embeddings(model: Any, hidden: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> PartError:
     """What enters the first layer in higher precision, on the target and in native dtype."""
     exact, by_target, by_native = hidden
-    path = module_path(model, model.get_input_embeddings())
+    try:
+        path = module_path(model, model.get_input_embeddings())
+    except NotImplementedError:
+        path = f"{type(model).__name__} (before its layers)"
     return PartError(Part.EMBEDDINGS, path, tensor_error(fetched(by_target), exact), tensor_error(by_native, exact))
 
 

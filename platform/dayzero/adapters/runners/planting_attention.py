@@ -53,7 +53,8 @@ def has_rotary(layer: Any) -> bool:
 
 def attention_scale(planting: Planting, model: Any, layer: Any, seed: int) -> None:
     """Logits of attention are not scaled."""
-    planting.swap(attention_of(layer), "scaling", 1.0)
+    attention = attention_of(layer)
+    planting.swap(attention, "scale" if hasattr(attention, "scale") else "scaling", 1.0)
 
 
 def sinks_ignored(planting: Planting, model: Any, layer: Any, seed: int) -> None:

@@ -11,8 +11,9 @@ import torch
 
 from dayzero.adapters.runners import routing
 from dayzero.adapters.runners.baseline_files import RecordedLayers
+from dayzero.adapters.runners.figures import tokens_of
 from dayzero.adapters.runners.layer_sources import LayerSource
-from dayzero.adapters.runners.three_ways import layer_calls, reference_dtype, run_layer, run_wide, widened
+from dayzero.adapters.runners.three_ways import Calls, layer_calls, reference_dtype, run_layer, run_wide, widened
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,22 @@ class LayerReference:
 
 
 class References:
-    """The two reference chains on their way through the layers of a source: `at_wide` and `at_native` are where they are."""
+    """The two reference chains on their way through the layers of a source: `at_wide` and `at_native` are where they are.
+
+    `given` is what `calls` leads a model to its layers with: tokens, or what a tower takes.
+    """
 
     def __init__(
-        self, source: LayerSource, ids: torch.Tensor, dtype: torch.dtype, recorded: RecordedLayers | None = None
+        self,
+        source: LayerSource,
+        given: Any,
+        dtype: torch.dtype,
+        recorded: RecordedLayers | None = None,
+        calls: Calls = layer_calls,
     ) -> None:
-        self.dtype, self.wide_dtype, self._recorded = dtype, reference_dtype(dtype), recorded
-        self.at_wide, self.wide_kwargs = layer_calls(source.model, ids, self.wide_dtype)
-        self.at_native, self.native_kwargs = layer_calls(source.model, ids, dtype)
+        self.dtype, self.wide_dtype, self._recorded, self.calls = dtype, reference_dtype(dtype), recorded, calls
+        self.at_wide, self.wide_kwargs = calls(source.model, given, self.wide_dtype)
+        self.at_native, self.native_kwargs = calls(source.model, given, dtype)
 
     def layer(self, index: int, native_layer: Any) -> LayerReference:
         """The next layer, which the source has now; both chains move on."""
@@ -56,7 +65,7 @@ class References:
         by_native = run_layer(native_layer, given, native_kwargs)
         for record in records:
             record.close()
-        undecided = routing.undecided(wide_layer, records[0], records[1], self.dtype, given.shape[1])
+        undecided = routing.undecided(wide_layer, records[0], records[1], self.dtype, tokens_of(given))
         return LayerReference(
             given,
             exact,

@@ -29,19 +29,23 @@ Entry = tuple[dict[str, Any], str]
 
 
 class StreamedLayers:
-    """Layers of the checkpoint in a folder; `sizes` are known at once, weights are there after `opened`.
+    """Layers of the checkpoint in a folder, or of the tower at that path in its model, of which nothing else is read then;
+    `sizes` are known at once, weights are there after `opened`.
 
     BadInputError: files that are no safetensors, a checkpoint without some tensor. BlockedError: as when a model is loaded.
     """
 
-    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
+    def __init__(self, folder: Path, dtype: torch.dtype, tower: str | None = None) -> None:
         self.held_before_bytes = resident_bytes(os.getpid())
-        self._held: HeldBack = without_weights(folder, dtype)
-        self.model = self._held.model
-        self.path, self._layers = loading.decoder_layers(self.model)
+        self._held: HeldBack = without_weights(folder, dtype, headless=tower is not None)
+        whole = self._held.model
+        self.model = whole if tower is None else whole.get_submodule(tower)
+        self.model.config._name_or_path = whole.config._name_or_path
+        path, self._layers = loading.decoder_layers(self.model)
+        self.path = path if tower is None else f"{tower}.{path}"
         self.count = len(self._layers)
-        self.model.tie_weights()
-        compute_buffers(self.model)
+        whole.tie_weights()
+        compute_buffers(whole)
         self._empty = {id(tensor): tensor for _, tensor in _entries(self.model) if tensor.is_meta}
         self._keys = self._keys_of_placeholders()
         self._of_layer = [{id(tensor) for _, tensor in _entries(layer) if tensor.is_meta} for layer in self._layers]
@@ -138,7 +142,7 @@ class StreamedLayers:
 
     def _keys_of_placeholders(self) -> dict[int, list[str]]:
         """The checkpoint's names behind each tensor of the model."""
-        state = self.model.state_dict(keep_vars=True)
+        state = self._held.model.state_dict(keep_vars=True)
         keys: dict[int, list[str]] = defaultdict(list)
         for key, name in self._held.names().items():
             tensor = state.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from dayzero.adapters.runners import diagnosis
-from dayzero.adapters.runners.figures import cast, dtype_name, floats, tensor_error
+from dayzero.adapters.runners.figures import cast, dtype_name, floats, tensor_error, tokens_of
 from dayzero.adapters.runners.operator_capture import OperatorCapture
 from dayzero.adapters.runners.placing import HOST, fetched, placed
 from dayzero.adapters.runners.three_ways import in_precision, run_layer
@@ -79,7 +79,7 @@ def judge_calls(
         return tuple(found)
     inner = guilty.module.removeprefix(f"{path}.")
     module = dict(layers[1].named_modules())[inner]
-    operator = _operator(module, placed(fresh(calls[inner], None), device), hidden.shape[1], guilty.module, replaced)
+    operator = _operator(module, placed(fresh(calls[inner], None), device), tokens_of(hidden), guilty.module, replaced)
     likely = tried.known_mistake(model, inner, calls[inner], guilty.native) if model is not None else None
     named_guilty = replace(guilty, operator=operator, suspected=likely)
     return tuple(named_guilty if module is guilty else module for module in found)

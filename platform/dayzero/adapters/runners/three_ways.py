@@ -23,6 +23,9 @@ from dayzero.errors import BlockedError
 Call = tuple[torch.Tensor, list[dict[str, Any]]]
 """Hidden states that enter the first layer, and each layer's keyword arguments."""
 
+Calls = Callable[[Any, Any, torch.dtype], Call]
+"""What a model would call its layers with, given its input, in that dtype."""
+
 
 class InFloat64(TorchFunctionMode):  # type: ignore[misc]
     """Model code that says float32 (norms, softmax) gets float64, so that a float64 reference is one."""

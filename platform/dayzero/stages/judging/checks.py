@@ -21,6 +21,7 @@ from dayzero.domain.observed_decoding import DecodeErrors
 from dayzero.domain.observed_encoding import EncodingObserved
 from dayzero.domain.observed_parallel import ParallelObserved
 from dayzero.domain.observed_tasks import TasksObserved
+from dayzero.domain.observed_towers import TowersObserved
 from dayzero.domain.observed_training import TrainingObserved
 from dayzero.domain.runs import Observation, RunEnd, RunLimits, RunOutcome, RunRequest
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Verdict
@@ -36,6 +37,7 @@ from dayzero.stages.judging import runs as judging_runs
 from dayzero.stages.judging import sampled as judging_sampled
 from dayzero.stages.judging import training as judging_training
 from dayzero.stages.judging.tasks import tasks_check
+from dayzero.stages.judging.towers import towers_check
 
 METHOD = "three-way-2"
 """Version of the method; a change of limits or of what is compared is a new one."""
@@ -46,6 +48,7 @@ CHECKS_OF = {
         (CheckLayer.PRECISION, CheckName.OPERATORS_DISTRIBUTIONS),
     ),
     Observation.LAYERS: ((CheckLayer.PRECISION, CheckName.LAYERS_THREE_WAY),),
+    Observation.TOWERS: ((CheckLayer.PRECISION, CheckName.LAYERS_TOWERS),),
     Observation.DECODING: ((CheckLayer.PRECISION, CheckName.DECODING_THREE_WAY),),
     Observation.PARALLEL: (
         (CheckLayer.MEMORY_PARALLELISM, CheckName.PARALLEL_LOGITS),
@@ -131,6 +134,9 @@ def _completed(
         case Observation.LAYERS:
             layers = load(LayerErrors, outcome.document)
             check, culprits = judging_parts.layers_check(layers, rung, evidence)
+            return Judged((check,), culprits=culprits)
+        case Observation.TOWERS:
+            check, culprits = towers_check(load(TowersObserved, outcome.document), rung, evidence)
             return Judged((check,), culprits=culprits)
         case Observation.DECODING:
             decoding = load(DecodeErrors, outcome.document)
