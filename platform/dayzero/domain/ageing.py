@@ -71,7 +71,7 @@ class Ageing:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StandingEntry:
     """An entry of the list that counts as current, as far as its ageing goes."""
 
     entry_id: str

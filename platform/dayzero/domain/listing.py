@@ -168,7 +168,7 @@ class PlatformView:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Tally:
     """How much there is of everything; what a first-time view says follows from it."""
 
     sources: int

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from dayzero.domain.access import OPERATOR, Viewer
-from dayzero.domain.ageing import Ageing, Priority, Rerun, Standing
+from dayzero.domain.ageing import Ageing, Priority, Rerun, StandingEntry
 from dayzero.domain.platforms import Stack
 
 
 class AgeingBook(Protocol):
     """What stands, what it is marked with, and what waits to be run again."""
 
-    def standing(self) -> Sequence[Standing]:
+    def standing(self) -> Sequence[StandingEntry]:
         """Every entry of the list that counts as current, with what it rests on."""
         ...
 
@@ -19,7 +19,7 @@ class AgeingBook(Protocol):
         """By platform what counts as installed: the newest stack that was told, then those of workers seen lately."""
         ...
 
-    def mark(self, entry: Standing, causes: Sequence[Ageing]) -> bool:
+    def mark(self, entry: StandingEntry, causes: Sequence[Ageing]) -> bool:
         """Append the entry's stale version with the causes in words, write dayzero.entry.stale, and queue its re-run.
 
         False, and nothing is written, where the entry is no longer the current one of its key, or is stale already: of two

@@ -15,7 +15,7 @@ from dayzero.domain.listing import (
     Page,
     PlatformView,
     RunPage,
-    Standing,
+    Tally,
 )
 
 
@@ -88,6 +88,6 @@ class Reading(Protocol):
         """One adaptation. NotFoundError."""
         ...
 
-    def standing(self) -> Standing:
+    def tally(self) -> Tally:
         """How much there is of everything."""
         ...

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.adaptation import Purpose
-from dayzero.domain.ageing import InForce, Priority, Rerun, Standing, figures_of
+from dayzero.domain.ageing import InForce, Priority, Rerun, StandingEntry, figures_of
 from dayzero.domain.platforms import PlatformProfile
 from dayzero.domain.verdict import Mode
 from dayzero.ports.ageing import AgeingBook
@@ -26,7 +26,7 @@ SEEN_WITHIN_S = 24 * 3600.0
 class Marked:
     """An entry that was found stale, and why."""
 
-    entry: Standing
+    entry: StandingEntry
     why: str
 
 

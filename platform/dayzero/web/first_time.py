@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dayzero.domain.listing import Standing
+from dayzero.domain.listing import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ _ADAPT = Step("Or run one model through, here and now.", "dayzero adapt hf:ORGAN
 _WHY = Step("See what was listed and not taken, and why.", address="/releases?show=ignored")
 
 
-def next_steps(standing: Standing) -> NextSteps | None:
+def next_steps(tally: Tally) -> NextSteps | None:
     """What a reader should do next; None once there is an entry to show."""
-    if standing.entries:
+    if tally.entries:
         return None
-    going = standing.runs.get("running", 0) + standing.runs.get("requested", 0)
-    ended = standing.runs.get("failed", 0) + standing.runs.get("blocked", 0)
+    going = tally.runs.get("running", 0) + tally.runs.get("requested", 0)
+    ended = tally.runs.get("failed", 0) + tally.runs.get("blocked", 0)
     if ended:
         return NextSteps(
             f"{ended} of the adaptations failed or wait for you, and no entry stands yet.",
@@ -50,11 +50,11 @@ def next_steps(standing: Standing) -> NextSteps | None:
                 Step("If nothing moves, see whether a worker serves the platform.", "dayzero status"),
             ),
         )
-    if standing.releases:
+    if tally.releases:
         return NextSteps(
             "Releases were taken, but nothing was asked to run.",
             (_ADAPT, Step("Or name platforms for what a source brings.", "dayzero watch add hf --platform cpu")),
         )
-    if standing.sources:
+    if tally.sources:
         return NextSteps("A source is watched, and nothing on it was taken yet.", (_WHY, _ADAPT))
     return NextSteps("Nothing is watched yet.", (_WATCH, _ADAPT))

@@ -57,7 +57,7 @@ def matrix_router(plane: Told, eyes: Eyes) -> APIRouter:
             shown = reading.matrix(filter, search=search, sort=_sort(sort), limit=MODELS_A_PAGE, cursor=cursor or None)
         except BadInputError as error:
             problem = str(error)
-        steps = None if shown.lines or problem else next_steps(reading.standing())
+        steps = None if shown.lines or problem else next_steps(reading.tally())
         asked = {"filter": filter, "search": search, "sort": sort}
         return page(
             "matrix.html",
@@ -88,7 +88,7 @@ def matrix_router(plane: Told, eyes: Eyes) -> APIRouter:
     def platforms(viewer: Viewer = viewing) -> HTMLResponse:
         reading = plane.reading.seen_by(viewer)
         shown = reading.platforms()
-        steps = None if shown else next_steps(reading.standing())
+        steps = None if shown else next_steps(reading.tally())
         return page("platforms.html", title="Platforms", here="/platforms", now=plane.clock.now(), platforms=shown, steps=steps)
 
     @routes.get("/platforms/{slug}")

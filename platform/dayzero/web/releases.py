@@ -39,7 +39,7 @@ def releases_router(plane: Seen, eyes: Eyes) -> APIRouter:
             shown = reading.sightings(cursor=cursor or None) if ignored else reading.releases(cursor=cursor or None)
         except BadInputError as error:
             problem = str(error)
-        steps = None if problem or shown.releases or shown.sightings else next_steps(reading.standing())
+        steps = None if problem or shown.releases or shown.sightings else next_steps(reading.tally())
         return page(
             "releases.html",
             title="Releases",

@@ -46,7 +46,7 @@ def runs_router(plane: Seen, eyes: Eyes) -> APIRouter:
             shown = reading.runs(state or None, cursor=cursor or None)
         except BadInputError as error:
             problem = str(error)
-        standing = reading.standing()
+        tally = reading.tally()
         return page(
             "runs.html",
             title="Adaptations",
@@ -56,8 +56,8 @@ def runs_router(plane: Seen, eyes: Eyes) -> APIRouter:
             now=plane.clock.now(),
             page=shown,
             state=state,
-            counts=[(one.value, standing.runs.get(one.value, 0)) for one in AdaptationState],
-            steps=None if standing.runs else next_steps(standing),
+            counts=[(one.value, tally.runs.get(one.value, 0)) for one in AdaptationState],
+            steps=None if tally.runs else next_steps(tally),
         )
 
     @routes.get("/runs/events")

@@ -21,7 +21,7 @@ from dayzero.adapters.store.views import versions_view
 from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import OPERATOR, Viewer
 from dayzero.domain.adaptation import AdaptationState, Purpose
-from dayzero.domain.ageing import Ageing, Basis, Priority, Rerun, Standing, Worth
+from dayzero.domain.ageing import Ageing, Basis, Priority, Rerun, StandingEntry, Worth
 from dayzero.domain.entry import Correctness, Freshness
 from dayzero.domain.events import EventKind
 from dayzero.domain.platforms import Stack
@@ -55,7 +55,7 @@ class SqlAgeingBook:
         self._engine = engine
         self._clock = clock
 
-    def standing(self) -> Sequence[Standing]:
+    def standing(self) -> Sequence[StandingEntry]:
         """Every entry of the list that counts as current, with what it rests on."""
         told = select(StackRow.fingerprint, StackRow.platform, StackRow.components)
         with transaction(self._engine) as session:
@@ -78,7 +78,7 @@ class SqlAgeingBook:
                 by_platform.setdefault(platform, []).append((one, (platform, fingerprint) in served))
         return {platform: _installed(stacks) for platform, stacks in by_platform.items()}
 
-    def mark(self, entry: Standing, causes: Sequence[Ageing]) -> bool:
+    def mark(self, entry: StandingEntry, causes: Sequence[Ageing]) -> bool:
         """Append the stale version, write the event and queue the re-run; see the port."""
         now = self._clock.now()
         with transaction(self._engine) as session:
@@ -185,14 +185,14 @@ def end_reruns(session: Session, adaptation_id: str, now: Any) -> None:
     session.execute(open_rows.values(ended_at=now))
 
 
-def _standing(row: RowMapping, known: Mapping[str, Stack]) -> Standing:
+def _standing(row: RowMapping, known: Mapping[str, Stack]) -> StandingEntry:
     basis = noun_of(Basis, row["basis"]) if row["basis"] else None
     told = known.get(row["stack_fingerprint"])
     if basis is None and told is not None:
         # An older version noted no basis; without a recipe the fingerprint of the entry is that of a stack that was told.
         basis = Basis(stack=told.components)
     waivers = tuple(noun_of(Waiver, one) for one in row["waivers"] or ())
-    return Standing(
+    return StandingEntry(
         row["id"], row["adaptation_id"], row["model"], row["platform"], Mode(row["mode"]), Purpose(row["purpose"]),
         row["method"], basis, waivers,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from dayzero.adapters.store.visibility import seen_by
 from dayzero.domain.access import Sight
 from dayzero.domain.adaptation import Adaptation, AdaptationState
 from dayzero.domain.failures import RankedGap
-from dayzero.domain.listing import FeedPage, Gap, ModelView, PlatformView, RunPage, SeenRelease, Sighting, Standing
+from dayzero.domain.listing import FeedPage, Gap, ModelView, PlatformView, RunPage, SeenRelease, Sighting, Tally
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.stages.failures.foretelling import ranked_gaps
 
@@ -142,7 +142,7 @@ class WorkReading(ClockReading):
                 raise NotFoundError(f"there is no adaptation {adaptation_id}.", remedy="See `dayzero run ls`.")
             return adaptation_of(row, model)
 
-    def standing(self) -> Standing:
+    def tally(self) -> Tally:
         """How much there is of everything."""
         with self._opened() as (session, sight):
             sources = session.execute(select(func.count()).select_from(SourceRow)).scalar_one()
@@ -152,7 +152,7 @@ class WorkReading(ClockReading):
             states = select(AdaptationRow.state, func.count()).join(ModelRow, ModelRow.id == AdaptationRow.model_id)
             states = states.where(seen_by(sight, ModelRow.name, AdaptationRow.platform)).group_by(AdaptationRow.state)
             runs = {state: int(count) for state, count in session.execute(states)}
-            return Standing(sources, session.execute(seen).scalar_one(), session.execute(entries).scalar_one(), runs)
+            return Tally(sources, session.execute(seen).scalar_one(), session.execute(entries).scalar_one(), runs)
 
 
 def _state(state: str) -> str:

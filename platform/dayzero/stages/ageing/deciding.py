@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from dayzero.domain.ageing import Ageing, Cause, InForce, Standing
+from dayzero.domain.ageing import Ageing, Cause, InForce, StandingEntry
 from dayzero.domain.waivers import Waiver
 
 NAMED = 4
 """How many components or figures a sentence names before it only counts."""
 
 
-def aged(entry: Standing, now: InForce) -> tuple[Ageing, ...]:
+def aged(entry: StandingEntry, now: InForce) -> tuple[Ageing, ...]:
     """Every cause for which the entry is stale; none where all that it depends on still holds."""
     causes = (_stack(entry, now), _profile(entry, now), _method(entry, now), *(_waiver(one, now) for one in entry.waivers))
     return tuple(cause for cause in causes if cause is not None)
@@ -20,7 +20,7 @@ def reason_of(causes: tuple[Ageing, ...]) -> str:
     return "; ".join(cause.why for cause in causes)
 
 
-def _stack(entry: Standing, now: InForce) -> Ageing | None:
+def _stack(entry: StandingEntry, now: InForce) -> Ageing | None:
     """A stack that no worker has any longer. The newest is the one that the words compare with."""
     if entry.basis is None or not entry.basis.stack or not now.stacks:
         return None
@@ -35,7 +35,7 @@ def _same(was: Mapping[str, str], becomes: Mapping[str, str]) -> bool:
     return {**was, "published": ""} == {**becomes, "published": ""}
 
 
-def _profile(entry: Standing, now: InForce) -> Ageing | None:
+def _profile(entry: StandingEntry, now: InForce) -> Ageing | None:
     if entry.basis is None or not entry.basis.profile or now.profile is None or entry.basis.profile == now.profile:
         return None
     was, becomes = entry.basis.profile, now.profile
@@ -43,7 +43,7 @@ def _profile(entry: Standing, now: InForce) -> Ageing | None:
     return Ageing(Cause.PROFILE, f"the profile of {entry.platform} has other figures: {_listed(names)}")
 
 
-def _method(entry: Standing, now: InForce) -> Ageing | None:
+def _method(entry: StandingEntry, now: InForce) -> Ageing | None:
     if entry.method == now.method:
         return None
     return Ageing(Cause.METHOD, f"it was judged by method {entry.method}, and {now.method} is in force")
