@@ -7,30 +7,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from dayzero.adapters.store.artifacts import FolderArtifacts
-from dayzero.adapters.store.catalog import SqlCatalog
-from dayzero.adapters.store.compatibility import SqlCompatibilityList
-from dayzero.adapters.store.ledger import SqlLedger
-from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.columns import LEAGUE_COLUMNS
 from dayzero.domain.entry import Correctness, DayZeroClock
-from store_nouns import DAY_ZERO, SteppedClock, entry, release
+from store_nouns import DAY_ZERO, entry, release
+from store_scene import Store
 
 pytestmark = pytest.mark.postgres
 HOUR_S = 3600.0
 
 
-class Store:
+class Clocks(Store):
     """A list with entries whose clocks are told."""
-
-    def __init__(self, engine: Engine, folder: Path) -> None:
-        self.engine = engine
-        self.clock = SteppedClock()
-        self.ledger = SqlLedger(engine, self.clock, FolderArtifacts(folder))
-        self.watch = SqlWatchBook(engine, self.clock)
-        self.catalog = SqlCatalog(engine, self.clock)
-        self.list = SqlCompatibilityList(engine, self.clock)
 
     def adapted(self, model: str, platform: str, correctness: Correctness = Correctness.VERIFIED, **moments: datetime) -> None:
         """An entry of that model on that platform with these moments; the release was seen when it was published."""
@@ -48,11 +36,11 @@ def at(hours: float) -> datetime:
 
 
 @pytest.fixture
-def store(engine: Engine, tmp_path: Path) -> Store:
-    return Store(engine, tmp_path / "artifacts")
+def store(engine: Engine, tmp_path: Path) -> Clocks:
+    return Clocks(engine, tmp_path / "artifacts")
 
 
-def test_the_clock_names_the_step_that_took_the_time(store: Store) -> None:
+def test_the_clock_names_the_step_that_took_the_time(store: Clocks) -> None:
     store.adapted("org/a", "cpu", weights_live_at=at(0), detected_at=at(1), first_token_at=at(3), verified_at=at(9))
     (row,) = store.list.clock()
     spans = {name: row[name] for name in ("detection_s", "first_token_s", "verification_s", "notification_s")}
@@ -63,7 +51,7 @@ def test_the_clock_names_the_step_that_took_the_time(store: Store) -> None:
     assert store.list.clock("org/a", "h100") == store.list.clock("nobody/nothing") == ()
 
 
-def test_what_is_not_verified_yet_waits(store: Store) -> None:
+def test_what_is_not_verified_yet_waits(store: Clocks) -> None:
     store.adapted("org/a", "cpu", Correctness.FAILING, weights_live_at=at(0), detected_at=at(1))
     (row,) = store.list.clock()
     assert row["verified_at"] is row["time_to_verified_s"] is None
@@ -71,7 +59,7 @@ def test_what_is_not_verified_yet_waits(store: Store) -> None:
     assert (row["longest_step"], row["correctness"]) == ("detection", "failing")
 
 
-def test_a_clock_that_jumped_back_gives_no_seconds(store: Store) -> None:
+def test_a_clock_that_jumped_back_gives_no_seconds(store: Clocks) -> None:
     store.adapted("org/a", "cpu", weights_live_at=at(0), detected_at=at(-5), first_token_at=at(1), verified_at=at(-2))
     (row,) = store.list.clock()
     assert [row[name] for name in ("detection_s", "first_token_s", "verification_s", "time_to_verified_s")] == [
@@ -82,7 +70,7 @@ def test_a_clock_that_jumped_back_gives_no_seconds(store: Store) -> None:
     assert (line["verified"], line["within_target"], line["median_s"]) == (1, 0, None)
 
 
-def test_the_league_is_the_views_for_a_day_and_follows_another_target(store: Store) -> None:
+def test_the_league_is_the_views_for_a_day_and_follows_another_target(store: Clocks) -> None:
     for hours in (2, 10, 30):
         store.adapted(f"org/m{hours}", "cpu", weights_live_at=at(0), detected_at=at(1), verified_at=at(hours))
     store.adapted("org/fast", "h100", weights_live_at=at(0), detected_at=at(0.5), verified_at=at(1))

@@ -7,31 +7,25 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from dayzero.adapters.store.artifacts import FolderArtifacts
-from dayzero.adapters.store.catalog import SqlCatalog
 from dayzero.adapters.store.embargoes import SqlEmbargoes
 from dayzero.adapters.store.failures import SqlFailureMemory
-from dayzero.adapters.store.ledger import SqlLedger
-from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.access import ANYONE
 from dayzero.domain.adaptation import AdaptationState
 from dayzero.domain.entry import Correctness
 from dayzero.domain.verdict import Culprit
 from dayzero.errors import BadInputError, NotFoundError
 from dayzero.stages.failures.finding import failures_of
-from store_nouns import SteppedClock, entry, release
+from store_nouns import entry, release
+from store_scene import Store
 
 pytestmark = pytest.mark.postgres
 
 
-class Store:
+class Attempts(Store):
     """Attempts that end with failures."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
-        self.clock = SteppedClock()
-        self.ledger = SqlLedger(engine, self.clock, FolderArtifacts(folder))
-        self.watch = SqlWatchBook(engine, self.clock)
-        self.catalog = SqlCatalog(engine, self.clock)
+        super().__init__(engine, folder)
         self.memory = SqlFailureMemory(engine, self.clock)
         self.embargoes = SqlEmbargoes(engine, self.clock)
 
@@ -47,11 +41,11 @@ class Store:
 
 
 @pytest.fixture
-def store(engine: Engine, tmp_path: Path) -> Store:
-    return Store(engine, tmp_path / "artifacts")
+def store(engine: Engine, tmp_path: Path) -> Attempts:
+    return Attempts(engine, tmp_path / "artifacts")
 
 
-def test_models_that_met_the_same_are_one_failure_until_they_no_longer_do(store: Store) -> None:
+def test_models_that_met_the_same_are_one_failure_until_they_no_longer_do(store: Attempts) -> None:
     store.ended("org/a", "aten.softmax.int")
     store.clock.forward(60)
     store.ended("org/b", "aten.softmax.int", ("op.lacking",))
@@ -67,7 +61,7 @@ def test_models_that_met_the_same_are_one_failure_until_they_no_longer_do(store:
     assert (again.models, again.former) == (("org/b",), ("org/a",))
 
 
-def test_people_say_why_and_what_helps_and_a_new_hit_leaves_it(store: Store) -> None:
+def test_people_say_why_and_what_helps_and_a_new_hit_leaves_it(store: Attempts) -> None:
     store.ended("org/a", "aten.softmax.int")
     (met,) = store.memory.known()
     told = store.memory.explain(met.signature, {"cause": "rounds twice", "owner": "kernels", "ticket": "http://t/1"})
@@ -82,7 +76,7 @@ def test_people_say_why_and_what_helps_and_a_new_hit_leaves_it(store: Store) -> 
         store.memory.explain(met.signature, {"symptom": "x"})
 
 
-def test_what_only_hidden_models_met_nobody_else_knows(store: Store) -> None:
+def test_what_only_hidden_models_met_nobody_else_knows(store: Attempts) -> None:
     store.ended("org/secret", "aten.secret")
     store.ended("org/secret2", "aten.softmax.int")
     store.ended("org/open", "aten.softmax.int")

@@ -9,12 +9,7 @@ import pytest
 from sqlalchemy import Engine, text
 
 from dayzero.adapters.store.ageing import SqlAgeingBook
-from dayzero.adapters.store.artifacts import FolderArtifacts
-from dayzero.adapters.store.catalog import SqlCatalog
-from dayzero.adapters.store.compatibility import SqlCompatibilityList
-from dayzero.adapters.store.ledger import SqlLedger
 from dayzero.adapters.store.subscribers import SqlSubscribers
-from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.adapters.store.workforce import SqlWorkforce
 from dayzero.domain.adaptation import AdaptationState, Lease, Purpose
 from dayzero.domain.ageing import basis_of
@@ -27,7 +22,8 @@ from dayzero.domain.verdict import Verdict
 from dayzero.domain.waivers import Waiver
 from dayzero.stages.entries.required import METHOD
 from dayzero.steps.ageing import let_go, queue, sweep
-from store_nouns import DAY_ZERO, OpenVault, SteppedClock, check, entry, release
+from store_nouns import DAY_ZERO, OpenVault, check, entry, release
+from store_scene import Store
 
 pytestmark = pytest.mark.postgres
 
@@ -40,16 +36,11 @@ def profile(slug: str, memory: float = 64e9) -> PlatformProfile:
     return PlatformProfile(slug, slug, slug, Figure(memory, "bytes", "a page", FigureStatus.PUBLISHED))
 
 
-class Store:
-    """All parts of the store on one database, with two platforms."""
+class Years(Store):
+    """Entries on two platforms, whose stacks and figures change."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
-        self.engine = engine
-        self.clock = SteppedClock()
-        self.ledger = SqlLedger(engine, self.clock, FolderArtifacts(folder))
-        self.watch = SqlWatchBook(engine, self.clock)
-        self.catalog = SqlCatalog(engine, self.clock)
-        self.list = SqlCompatibilityList(engine, self.clock)
+        super().__init__(engine, folder)
         self.book = SqlAgeingBook(engine, self.clock)
         self.subscribers = SqlSubscribers(engine, self.clock, OpenVault())
         self.workforce = SqlWorkforce(engine, self.clock)
@@ -98,11 +89,11 @@ class Store:
 
 
 @pytest.fixture
-def store(engine: Engine, tmp_path: Path) -> Store:
-    return Store(engine, tmp_path / "artifacts")
+def store(engine: Engine, tmp_path: Path) -> Years:
+    return Years(engine, tmp_path / "artifacts")
 
 
-def test_a_stack_upgrade_makes_exactly_the_dependent_entries_stale(store: Store) -> None:
+def test_a_stack_upgrade_makes_exactly_the_dependent_entries_stale(store: Years) -> None:
     store.tell("cpu")
     store.tell("h100")
     store.adapted("org/a")
@@ -119,7 +110,7 @@ def test_a_stack_upgrade_makes_exactly_the_dependent_entries_stale(store: Store)
     assert row["reason"] == "All required checks pass. Stale: the stack of cpu is another: torch 2.9.0 → 2.10.0."
 
 
-def test_a_stack_that_another_worker_still_has_keeps_its_entries(store: Store) -> None:
+def test_a_stack_that_another_worker_still_has_keeps_its_entries(store: Years) -> None:
     old = store.tell()
     store.adapted()
     store.workforce.worker_seen("one", "cpu", old.fingerprint, 2)
@@ -129,7 +120,7 @@ def test_a_stack_that_another_worker_still_has_keeps_its_entries(store: Store) -
     assert len(store.sweep()) == 1
 
 
-def test_a_profile_names_the_figures_that_changed(store: Store) -> None:
+def test_a_profile_names_the_figures_that_changed(store: Years) -> None:
     store.tell("cpu")
     store.tell("h100")
     store.adapted()
@@ -140,7 +131,7 @@ def test_a_profile_names_the_figures_that_changed(store: Store) -> None:
     assert store.sweep() == []
 
 
-def test_another_method_and_an_older_versions_entry_without_a_basis(store: Store) -> None:
+def test_another_method_and_an_older_versions_entry_without_a_basis(store: Years) -> None:
     store.tell()
     store.adapted("org/a", method="inference-1")
     store.adapted("org/b", basis=None)
@@ -150,7 +141,7 @@ def test_another_method_and_an_older_versions_entry_without_a_basis(store: Store
     assert store.sweep() == [("org/b", "cpu", "the stack of cpu is another: torch 2.9.0 → 2.10.0")]
 
 
-def test_waivers_that_expire_or_are_ended(store: Store) -> None:
+def test_waivers_that_expire_or_are_ended(store: Years) -> None:
     store.tell()
     day = timedelta(days=1)
     waiver = Waiver("w1", "*", "*", "layers.three_way", "known", "ada", DAY_ZERO + day, DAY_ZERO)
@@ -164,7 +155,7 @@ def test_waivers_that_expire_or_are_ended(store: Store) -> None:
     assert store.sweep() == [("org/a", "cpu", "the waiver of layers.three_way by ada expired on 2026-03-02 12:00 UTC")]
 
 
-def test_a_new_release_asks_for_work_wherever_the_old_one_stood(store: Store) -> None:
+def test_a_new_release_asks_for_work_wherever_the_old_one_stood(store: Years) -> None:
     store.tell("cpu")
     store.tell("h100")
     store.adapted("org/a")
@@ -179,7 +170,7 @@ def test_a_new_release_asks_for_work_wherever_the_old_one_stood(store: Store) ->
     assert queue(store.book) == ()
 
 
-def test_the_queue_goes_by_subscriptions_demand_and_cost_and_says_so(store: Store) -> None:
+def test_the_queue_goes_by_subscriptions_demand_and_cost_and_says_so(store: Years) -> None:
     store.tell("cpu")
     for model in ("org/plain", "org/heard", "org/asked"):
         store.adapted(model)
@@ -209,7 +200,7 @@ def test_the_queue_goes_by_subscriptions_demand_and_cost_and_says_so(store: Stor
     assert kept[1][0] == "1 subscriptions (+4)"
 
 
-def test_a_blocked_re_run_leaves_the_stale_entry_in_the_list(store: Store) -> None:
+def test_a_blocked_re_run_leaves_the_stale_entry_in_the_list(store: Years) -> None:
     store.tell()
     store.adapted()
     store.tell("cpu", NEW)
@@ -221,7 +212,7 @@ def test_a_blocked_re_run_leaves_the_stale_entry_in_the_list(store: Store) -> No
     assert sorted(store.current()["org/model", "cpu"]) == ["current", "stale"]
 
 
-def test_what_an_earlier_attempt_showed_counts_for_no_re_run(store: Store) -> None:
+def test_what_an_earlier_attempt_showed_counts_for_no_re_run(store: Years) -> None:
     store.tell()
     recorded = store.watch.record_release(release(), ["cpu"])
     lease = store.ledger.claim(recorded.adaptations[0], 1, "run")
@@ -236,7 +227,7 @@ def test_what_an_earlier_attempt_showed_counts_for_no_re_run(store: Store) -> No
     assert store.catalog.clock_of(lease.adaptation_id).first_token_at == first_token == DAY_ZERO
 
 
-def test_two_markers_at_once_mark_once(store: Store) -> None:
+def test_two_markers_at_once_mark_once(store: Years) -> None:
     store.tell()
     for number in range(6):
         store.adapted(f"org/m{number}")
@@ -252,7 +243,7 @@ def test_two_markers_at_once_mark_once(store: Store) -> None:
     assert len(started) == 6
 
 
-def test_two_writers_of_one_entry_at_once_write_one_version(store: Store) -> None:
+def test_two_writers_of_one_entry_at_once_write_one_version(store: Years) -> None:
     """A pre-stage and an adaptation of one content derive the same key: one version, and no prediction over what was shown."""
     store.tell()
     recorded = store.watch.record_release(release(), ["cpu"])
@@ -267,7 +258,7 @@ def test_two_writers_of_one_entry_at_once_write_one_version(store: Store) -> Non
     assert store.current() == {("org/model", "cpu"): ["current"]}
 
 
-def test_a_clock_that_jumps_makes_no_version_twice_and_takes_none_back(store: Store) -> None:
+def test_a_clock_that_jumps_makes_no_version_twice_and_takes_none_back(store: Years) -> None:
     store.tell()
     waiver = Waiver("w1", "*", "*", "layers.three_way", "known", "ada", DAY_ZERO + timedelta(days=30), DAY_ZERO)
     store.adapted(waivers=(waiver,), waived_until=None, correctness=Correctness.FUNCTIONAL)

@@ -6,13 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
-from dayzero.adapters.store.artifacts import FolderArtifacts
-from dayzero.adapters.store.catalog import SqlCatalog
-from dayzero.adapters.store.compatibility import SqlCompatibilityList
-from dayzero.adapters.store.ledger import SqlLedger
-from dayzero.adapters.store.watch_book import SqlWatchBook
 from dayzero.domain.adaptation import AdaptationState, Lease, Purpose
 from dayzero.domain.entry import Correctness, Lifecycle
 from dayzero.domain.precision_policy import PrecisionPolicy, Promotion
@@ -22,31 +17,10 @@ from dayzero.domain.verdict import Verdict
 from dayzero.domain.waivers import Waiver
 from dayzero.domain.watching import Rule
 from dayzero.errors import BadInputError, NotFoundError, StaleAttemptError
-from store_nouns import SteppedClock, check, entry, release
+from store_nouns import check, entry, release
+from store_scene import Store
 
 pytestmark = pytest.mark.postgres
-
-
-class Store:
-    """All parts of the store on one database."""
-
-    def __init__(self, engine: Engine, folder: Path) -> None:
-        self.engine = engine
-        self.clock = SteppedClock()
-        self.ledger = SqlLedger(engine, self.clock, FolderArtifacts(folder))
-        self.watch = SqlWatchBook(engine, self.clock)
-        self.catalog = SqlCatalog(engine, self.clock)
-        self.list = SqlCompatibilityList(engine, self.clock)
-
-    def events(self) -> list[str]:
-        with self.engine.connect() as connection:
-            kinds = connection.execute(text("SELECT kind FROM outbox ORDER BY seq")).scalars()
-            return [kind.removeprefix("dayzero.") for kind in kinds]
-
-    def adapt(self, what=None, platforms=("cpu",)) -> Lease:
-        """Record a release and claim its adaptation."""
-        (made,) = self.watch.record_release(what or release(), platforms).adaptations
-        return self.ledger.claim(made, 1, "run")
 
 
 @pytest.fixture
