@@ -93,6 +93,13 @@ def paths(engine: Engine, chance: random.Random) -> list[tuple[str, list[str]]]:
         ("releases", ["/releases", "/releases?show=ignored"]),
         ("runs", ["/runs", "/runs?state=failed"]),
         ("run", [f"/runs/{one}" for one in runs]),
+        ("clock", ["/clock", *(f"/clock?platform={slug}" for slug in places)]),
+        ("failures and gaps", ["/failures", *(f"/failures?platform={slug}" for slug in places)]),
+        ("queue", ["/queue", *(f"/queue?platform={slug}" for slug in places)]),
+        (
+            "API: clock, league, gaps",
+            ["/v1/clock?platform=cpu", "/v1/league", "/v1/gaps?platform=cpu", "/v1/queue?platform=cpu"],
+        ),
         ("method", ["/method"]),
         (
             "API: entries",
