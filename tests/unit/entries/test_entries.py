@@ -1,6 +1,5 @@
 """The decision table, over every combination of verdicts."""
 
-import re
 from dataclasses import replace
 from itertools import product
 
@@ -8,62 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayzero.domain.entry import Correctness, DayZeroClock, EntryKey, Lifecycle, Performance
-from dayzero.domain.operators import CoverageKind, CoverageReport, Gap, OperatorCoverage
-from dayzero.domain.plan import Estimates, MemoryBudget, ParallelPlan, PlanReport, Rejection
-from dayzero.domain.planning import Degrees, Workload
-from dayzero.domain.shards import ShardFile, ShardManifest, ShardSource, ShardTensor
+from dayzero.domain.entry import Correctness, Lifecycle, Performance
+from dayzero.domain.planning import Degrees
 from dayzero.domain.verdict import Check, CheckLayer, Culprit, Grade, Measurement, Mode, Verdict, VerificationReport
 from dayzero.errors import BadInputError
-from dayzero.stages.entries.deciding import (
-    coverage_check,
-    derive_entry,
-    integrity_check,
-    plan_check,
-    predicted_entry,
-    weights_check,
-)
-from dayzero.stages.entries.required import END_TO_END, ENDS, METHOD, requirements
-
-KEY = EntryKey("org/m", "c" * 64, "cpu", "f" * 64, "transformers", "bfloat16", Degrees(tp=3), Mode.INFERENCE)
-
-TWO = Degrees(tp=2)
-
-
-def check(layer: CheckLayer, name: str, verdict: Verdict, rung: str = "tp3", grade: Grade = Grade.MEASURED) -> Check:
-    return Check(layer, name, rung, verdict, grade, f"{name} says so")
-
-
-def checks(verdicts: dict[str, Verdict | None], grade: Grade = Grade.MEASURED) -> tuple[Check, ...]:
-    layers = {name: need.layer for need in requirements(KEY) for name in need.any_of}
-    return tuple(check(layers[name], name, verdict, grade=grade) for name, verdict in verdicts.items() if verdict)
-
-
-NAMES = (
-    "operators.coverage",
-    "operators.float64",
-    "layers.three_way",
-    "model.perplexity",
-    "memory.peak",
-    "weights.integrity",
-    "parallel.logits",
-    END_TO_END,
-    "decoding.three_way",
-    "model.logits",
-    "parallel.share",
-)
-FULLY = 8
-"""So many of them are tried in every combination, the rest by drawing: four verdicts to the power of all would take minutes."""
-ENDS_NAME = " or ".join(ENDS)
-ALL_PASS: dict[str, Verdict | None] = dict.fromkeys(NAMES, Verdict.PASS)
-
-
-def report(found: tuple[Check, ...], **parts: object) -> VerificationReport:
-    return replace(VerificationReport(METHOD, "cpu", Mode.INFERENCE, found), **parts)
-
-
-def derive(found: tuple[Check, ...], key: EntryKey = KEY):
-    return derive_entry(key, mode=key.mode, coverage=None, report=report(found), plan=None)
+from dayzero.stages.entries.deciding import derive_entry
+from dayzero.stages.entries.required import END_TO_END, METHOD, requirements
+from entry_scenes import ALL_PASS, ENDS_NAME, FULLY, KEY, NAMES, check, checks, derive, report
 
 
 def expected(verdicts: dict[str, Verdict | None]) -> Correctness:
@@ -153,48 +103,6 @@ def test_adding_a_check_that_was_not_run_never_improves_an_entry(found: tuple[Ch
     for name, layer in (("layers.three_way", CheckLayer.PRECISION), (END_TO_END, CheckLayer.END_TO_END)):
         after = derive((*found, check(layer, name, Verdict.NOT_RUN))).correctness
         assert order.index(after) <= order.index(before)
-
-
-SOURCES = (ShardSource("a.safetensors", 10, "a" * 64, True), ShardSource("b.safetensors", 10, "b" * 64, True))
-WRITTEN = ShardManifest("c" * 64, Degrees(tp=3), (), sources=SOURCES)
-UNVERIFIED = [
-    (replace(WRITTEN, sources=(SOURCES[0], replace(SOURCES[1], verified=False))), "1 of 2 source files .*: b.safetensors"),
-    (replace(WRITTEN, sources=(SOURCES[0], replace(SOURCES[1], sha256=None, verified=False)), vouched_by="0" * 16), "1 of 2"),
-    (replace(WRITTEN, sources=()), "do not say which files"),
-]
-
-
-def on_weights(manifest: ShardManifest) -> tuple[Check, ...]:
-    """Everything passes, measured on these weights."""
-    return (*checks({**ALL_PASS, "weights.integrity": None}), integrity_check(manifest))
-
-
-@pytest.mark.parametrize("manifest, says", UNVERIFIED, ids=[one[1] for one in UNVERIFIED])
-def test_nothing_built_on_unverified_weights_is_verified(manifest: ShardManifest, says: str) -> None:
-    entry = derive(on_weights(manifest))
-    assert entry.correctness is Correctness.FUNCTIONAL and not entry.verified
-    assert entry.missing_checks == ("weights.integrity",)
-    assert entry.reason.startswith("end to end passes; not shown: weights.integrity; unverified weights: ")
-    assert re.search(says, entry.reason)
-    alone = derive((integrity_check(manifest),))
-    assert alone.correctness is Correctness.UNKNOWN and "unverified weights" in alone.reason
-
-
-def test_weights_that_nobody_spoke_of_are_no_verified_ones() -> None:
-    entry = derive(checks({**ALL_PASS, "weights.integrity": None}))
-    assert entry.correctness is Correctness.FUNCTIONAL and entry.missing_checks == ("weights.integrity",)
-
-
-@pytest.mark.parametrize("key_id, says", [("", "all 2 source files passed whole"), ("5" * 16, f"trusted key {'5' * 16}")])
-def test_hashed_and_vouched_weights_carry_an_entry(key_id: str, says: str) -> None:
-    found = on_weights(replace(WRITTEN, vouched_by=key_id))
-    assert derive(found).correctness is Correctness.VERIFIED and says in found[-1].reason
-
-
-def test_what_fails_on_unverified_weights_fails() -> None:
-    found = on_weights(replace(WRITTEN, sources=()))
-    failing = tuple(replace(one, verdict=Verdict.FAIL) if one.check == "model.perplexity" else one for one in found)
-    assert derive(failing).correctness is Correctness.FAILING
 
 
 def test_from_nothing_comes_unknown() -> None:
@@ -319,116 +227,6 @@ def test_results_of_another_platform_or_mode_are_refused() -> None:
         derive_entry(KEY, mode=Mode.INFERENCE, coverage=None, report=other, plan=None)
     with pytest.raises(BadInputError, match="several modes"):
         derive_entry(KEY, mode=Mode.FINE_TUNE, coverage=None, report=None, plan=None)
-
-
-def covered(name: str, kind: CoverageKind) -> OperatorCoverage:
-    return OperatorCoverage(name, ("bfloat16",), kind, Grade.MEASURED, "why", 3, ("model",), 0.5)
-
-
-def coverage(*kinds: CoverageKind, graph: float | None = 1.0, gaps: tuple[Gap, ...] = ()) -> CoverageReport:
-    operators = tuple(covered(f"aten.op{index}", kind) for index, kind in enumerate(kinds))
-    return CoverageReport("cpu", "d" * 64, Grade.MEASURED, operators, gaps, graph)
-
-
-def test_a_missing_operator_is_named_and_makes_the_entry_failing() -> None:
-    gap = Gap("attention.mla", "not offered", None, 0.9, 3, ("model",))
-    for one, name in (
-        (coverage(CoverageKind.NATIVE, CoverageKind.MISSING, graph=0.5), "aten.op1"),
-        (coverage(CoverageKind.NATIVE, gaps=(gap,)), "attention.mla"),
-    ):
-        verdict = coverage_check(one)
-        assert verdict.verdict is Verdict.FAIL
-        assert name in verdict.reason
-        found = tuple(found for found in checks(ALL_PASS) if found.check != "operators.coverage")
-        entry = derive_entry(KEY, mode=Mode.INFERENCE, coverage=one, report=report(found), plan=None)
-        assert entry.correctness is Correctness.FAILING
-        assert name in entry.reason
-        assert entry.gaps == tuple(gap.operator for gap in one.gaps)
-
-
-def test_coverage_that_nobody_traced_is_not_run() -> None:
-    assert coverage_check(coverage(CoverageKind.NATIVE, graph=None)).verdict is Verdict.NOT_RUN
-    assert coverage_check(coverage()).verdict is Verdict.NOT_RUN
-    passing = coverage_check(coverage(CoverageKind.NATIVE, CoverageKind.FALLBACK))
-    assert passing.verdict is Verdict.PASS
-    assert "1 by fallback" in passing.reason
-
-
-def planned(*weights: int | None, degrees: Degrees = TWO) -> PlanReport:
-    memory = tuple(
-        MemoryBudget(rank, {"state": 1} if value is None else {"weights": value}, 100) for rank, value in enumerate(weights)
-    )
-    plan = ParallelPlan(degrees, memory, ((0, 2),), Estimates(), None, (degrees,))
-    return PlanReport("cpu", Workload(), plan, (), (), 4)
-
-
-def shards(*weights: int, degrees: Degrees = TWO, digest: str | None = "a" * 64) -> ShardManifest:
-    files = tuple(
-        ShardFile(
-            rank, f"{rank}.safetensors", size + 80, digest, (ShardTensor("w", "U8", (size,), 0, 0, size, "f", 80, 80 + size),)
-        )
-        for rank, size in enumerate(weights)
-    )
-    return ShardManifest("c" * 64, degrees, files)
-
-
-def test_planned_weight_bytes_must_equal_the_written_ones() -> None:
-    exact = weights_check(planned(10, 12), shards(10, 12))
-    assert (exact.verdict, exact.measured, exact.n) == (Verdict.PASS, 0.0, 2)
-    off = weights_check(planned(10, 12), shards(10, 13))
-    assert (off.verdict, off.measured) == (Verdict.FAIL, 1.0)
-    assert "rank 1" in off.reason
-    swapped = weights_check(planned(10, 12), shards(12, 10))
-    assert swapped.verdict is Verdict.FAIL
-
-
-def test_ranks_that_hold_the_same_bytes_are_an_error_whatever_their_number() -> None:
-    """Of a matrix that is cut in two, each rank has 8 rows of 8 bytes."""
-    cut = [ShardTensor("w.weight", "U8", (8, 8), 0, 8 * rank, 8 * rank + 8, "f", 80, 144) for rank in range(2)]
-
-    def manifest(*digests: str) -> ShardManifest:
-        return ShardManifest("c" * 64, TWO, tuple(
-            ShardFile(rank, f"{rank}.safetensors", 144, "a" * 64, (cut[rank],), tensor_digests=(digest,))
-            for rank, digest in enumerate(digests)
-        ))  # fmt: skip
-
-    assert weights_check(planned(64, 64), manifest("1" * 32, "2" * 32)).verdict is Verdict.PASS
-    same = weights_check(planned(64, 64), manifest("1" * 32, "1" * 32))
-    assert same.verdict is Verdict.ERROR and "w.weight (ranks 0 and 1)" in same.reason
-
-
-@pytest.mark.parametrize(
-    ("plan", "manifest", "verdict"),
-    [
-        (PlanReport("cpu", Workload(), None, (), (), 0), shards(1, 1), Verdict.NOT_RUN),
-        (planned(1, 1), shards(), Verdict.NOT_RUN),
-        (planned(1, 1), shards(1, 1, digest=None), Verdict.NOT_RUN),
-        (planned(1, 1), shards(1, 1, degrees=Degrees(pp=2)), Verdict.ERROR),
-        (planned(1, None), shards(1, 1), Verdict.ERROR),
-        (planned(1), shards(1, 1), Verdict.ERROR),
-        (planned(1, 1), shards(1, 1, 1), Verdict.ERROR),
-    ],
-)
-def test_weight_bytes_that_cannot_be_compared_are_neither_pass_nor_fail(
-    plan: PlanReport, manifest: ShardManifest, verdict: Verdict
-) -> None:
-    found = weights_check(plan, manifest)
-    assert found.verdict is verdict
-    assert found.measured is None
-
-
-def test_a_prediction_stays_unknown_whatever_it_predicts() -> None:
-    rejected = Rejection(Degrees(), "memory", "needs 9 bytes, has 1", {})
-    nothing_fits = PlanReport("cpu", Workload(), None, (), (rejected,), 7)
-    for plan, words in ((planned(1, 1), "tp2 fits"), (nothing_fits, "needs 9 bytes"), (None, "nothing was run")):
-        entry = predicted_entry(KEY, coverage=coverage(CoverageKind.NATIVE), plan=plan, clock=DayZeroClock())
-        assert (entry.lifecycle, entry.correctness, entry.grade) == (Lifecycle.PREDICTED, Correctness.UNKNOWN, Grade.PREDICTED)
-        assert words in entry.reason
-        assert len(entry.missing_checks) == len(requirements(KEY))
-    assert plan_check(planned(1, 1)).grade is Grade.PREDICTED
-    assert predicted_entry(KEY, coverage=None, plan=None, lifecycle=Lifecycle.STAGED).lifecycle is Lifecycle.STAGED
-    blocked = predicted_entry(KEY, coverage=None, plan=None, blocked_reason="no worker")
-    assert (blocked.lifecycle, blocked.correctness) == (Lifecycle.BLOCKED, Correctness.UNKNOWN)
 
 
 def test_an_encoder_shows_embeddings_in_the_place_of_texts() -> None:
