@@ -71,8 +71,10 @@ def plan_for(
     space = space_of(spec, profile, workload, devices, complete=complete)
     asked = (fixed,) if fixed is not None else candidates(space)
     found = search.run(possible(asked, devices), taken, ALTERNATIVES + 1)
-    best = {candidate.degrees: candidate for candidate, _ in reversed(found.fitting)}
-    plans = [_plan(search, candidate, found) for candidate in [*reversed(best.values())][: ALTERNATIVES + 1]]
+    best: dict[Degrees, Candidate] = {}
+    for candidate, _ in found.fitting:
+        best.setdefault(candidate.degrees, candidate)
+    plans = [_plan(search, candidate, found) for candidate in [*best.values()][: ALTERNATIVES + 1]]
     front = [_plan(search, candidate, found) for candidate in _front(search)]
     return PlanReport(
         platform=profile.slug,
