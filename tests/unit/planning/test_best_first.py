@@ -3,7 +3,7 @@
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from checkpoints import DEEPSEEK, GPT_OSS, MIXTRAL, SMOLLM2, index_for, spec_for
@@ -64,6 +64,8 @@ def figures(plan: ParallelPlan | None) -> tuple[object, ...]:
 @settings(max_examples=40, deadline=None)
 @given(MODELS, st.integers(9, 48), st.integers(20_000, 400_000), st.integers(1, 200), OBJECTIVES, st.booleans(),
        st.sampled_from([(None, None), (0.004, None), (None, 0.02), (1e-5, None), (0.003, 0.01)]))  # fmt: skip
+@example(DEEPSEEK, 32, 49_176, 1, Objective.THROUGHPUT, True, (None, None))
+@example(GPT_OSS, 32, 49_176, 1, Objective.THROUGHPUT, True, (None, None))
 def test_bounds_lead_to_the_same_plans_as_looking_at_all(
     config, devices, limit, concurrency, objective, links, targets
 ) -> None:
