@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
+from functools import cache
+from typing import Any
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 """What a JSON document can hold."""
@@ -15,7 +17,7 @@ Numbers = Mapping[str, int | float | str | None]
 """The figures that stand behind a reason, by name (units in the names)."""
 
 
-_ATOMS = (str, int, type(None), bool)
+_ATOMS = frozenset((str, int, type(None), bool))
 
 
 def plain(value: object) -> Json:
@@ -24,8 +26,13 @@ def plain(value: object) -> Json:
     Raises TypeError for what has no JSON form and ValueError for NaN and infinities, which JSON cannot carry.
     """
     # A manifest has hundreds of thousands of numbers and names: those that are exactly such take no further question.
-    if type(value) in _ATOMS:
+    kind = type(value)
+    if kind in _ATOMS:
         return value  # type: ignore[return-value]  # narrowed by its exact type, which mypy does not follow
+    if kind is dict:
+        return _plain_mapping(value)  # type: ignore[arg-type]
+    if kind is datetime:
+        return value.isoformat()  # type: ignore[attr-defined,no-any-return]
     if isinstance(value, Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | int | str):
@@ -37,14 +44,26 @@ def plain(value: object) -> Json:
     if isinstance(value, datetime):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: plain(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
-        return {str(plain(key)): plain(item) for key, item in value.items()}
+        return _plain_mapping(value)
     if isinstance(value, list | tuple):
         return [item if type(item) in _ATOMS else plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return sorted((plain(item) for item in value), key=repr)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _plain_mapping(value: Mapping[Any, object]) -> Json:
+    return {
+        key if type(key) is str else str(plain(key)): item if type(item) in _ATOMS else plain(item)  # type: ignore[misc]
+        for key, item in value.items()
+    }
+
+
+@cache
+def _names(noun: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(noun))
 
 
 def canonical_json(value: object) -> bytes:

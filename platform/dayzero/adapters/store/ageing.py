@@ -1,12 +1,26 @@
 """Entries that grow old and the queue of re-runs, in PostgreSQL."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Engine, RowMapping, delete, func, literal_column, select, text, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    RowMapping,
+    SQLColumnExpression,
+    Text,
+    any_,
+    delete,
+    func,
+    literal,
+    literal_column,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.connection import transaction
@@ -46,6 +60,13 @@ FROM standing s JOIN entries e ON e.id = s.entry_id JOIN adaptations a ON a.id =
 WHERE s.freshness = 'current'
 ORDER BY s.seq
 """
+
+
+_WAITING = (
+    RerunRow.id, RerunRow.entry_id, RerunRow.reasons, RerunRow.queued_at, RerunRow.adaptation_id, AdaptationRow.platform,
+    AdaptationRow.mode, AdaptationRow.purpose, ModelRow.name.label("model"), EntryRow.correctness, EntryRow.devices,
+)  # fmt: skip
+"""Columns, not entities: thousands may wait."""
 
 
 class SqlAgeingBook:
@@ -105,10 +126,10 @@ class SqlAgeingBook:
         """Re-runs that wait and that the viewer sees, the oldest first, with what speaks for each and what it costs."""
         now = self._clock.now()
         query = (
-            select(RerunRow, AdaptationRow, ModelRow.name, versions_view)
+            select(*_WAITING)
             .join(AdaptationRow, AdaptationRow.id == RerunRow.adaptation_id)
             .join(ModelRow, ModelRow.id == AdaptationRow.model_id)
-            .join(versions_view, versions_view.c.entry_id == RerunRow.entry_id)
+            .join(EntryRow, EntryRow.id == RerunRow.entry_id)
             .where(RerunRow.started_at.is_(None), RerunRow.ended_at.is_(None))
             .order_by(RerunRow.seq)
         )
@@ -119,22 +140,23 @@ class SqlAgeingBook:
             found = session.execute(query.where(seen_by(sight, ModelRow.name, RerunRow.platform))).all()
             if not found:
                 return ()
-            listeners = _listeners(session)
+            heard = _heard(session, [row.entry_id for row in found])
             asked = _asked(session, (now - timedelta(days=DEMAND_DAYS)).date())
-            took = _took(session, [row[1].id for row in found])
-            reruns = []
-            for row, adaptation, model, *values in found:
-                entry = dict(zip(versions_view.c.keys(), values, strict=True))
-                worth = Worth(
-                    subscribers=_heard(listeners, entry),
-                    asked=asked.get((model, adaptation.platform), 0),
+            took = _took(session, [row.adaptation_id for row in found])
+        return tuple(
+            _rerun(
+                row,
+                Worth(
+                    subscribers=heard.get(row.entry_id, 0),
+                    asked=asked.get((row.model, row.platform), 0),
                     waited_s=(now - utc(row.queued_at)).total_seconds(),
-                    verified=entry["correctness"] == Correctness.VERIFIED.value,
-                    devices=int(entry["devices"]),
-                    took_s=took.get(adaptation.id),
-                )
-                reruns.append(_rerun(row, adaptation, model, worth))
-            return tuple(reruns)
+                    verified=row.correctness == Correctness.VERIFIED.value,
+                    devices=row.devices,
+                    took_s=took.get(row.adaptation_id),
+                ),
+            )
+            for row in found
+        )
 
     def under_way(self) -> Mapping[str, int]:
         """Re-runs that were started and have not ended, by platform."""
@@ -221,11 +243,22 @@ def _listeners(session: Session) -> list[Predicate]:
     return found
 
 
-def _heard(listeners: Iterable[Predicate], entry: Mapping[str, object]) -> int:
-    """How many would hear that the entry is stale, or that it is current again."""
-    stale = {**entry, "event": EventKind.ENTRY_STALE.value}
-    again = {**entry, "event": EventKind.ENTRY_CHANGED.value, "freshness": Freshness.CURRENT.value}
-    return sum(matches(one, stale) or matches(one, again) for one in listeners)
+def _heard(session: Session, entry_ids: Sequence[str]) -> dict[str, int]:
+    """By entry, how many would hear that it is stale, or that it is current again."""
+    listeners = _listeners(session)
+    if not listeners:
+        return {}
+    heard = {}
+    for entry in session.execute(select(versions_view).where(_among(versions_view.c.entry_id, entry_ids))).mappings():
+        stale = {**entry, "event": EventKind.ENTRY_STALE.value}
+        again = {**entry, "event": EventKind.ENTRY_CHANGED.value, "freshness": Freshness.CURRENT.value}
+        heard[str(entry["entry_id"])] = sum(matches(one, stale) or matches(one, again) for one in listeners)
+    return heard
+
+
+def _among(column: SQLColumnExpression[str], values: Sequence[str]) -> ColumnElement[bool]:
+    """One parameter for all of them, however many wait."""
+    return column == any_(literal(list(values), ARRAY(Text)))
 
 
 def _asked(session: Session, since: Any) -> dict[tuple[str, str], int]:
@@ -242,15 +275,15 @@ def _took(session: Session, adaptation_ids: Sequence[str]) -> dict[str, float]:
     query = (
         select(AdaptationRow.id, AdaptationRow.finished_at, func.min(LogRow.at))
         .join(LogRow, (LogRow.adaptation_id == AdaptationRow.id) & (LogRow.attempt == AdaptationRow.attempt))
-        .where(AdaptationRow.id.in_(adaptation_ids), AdaptationRow.finished_at.is_not(None))
+        .where(_among(AdaptationRow.id, adaptation_ids), AdaptationRow.finished_at.is_not(None))
         .group_by(AdaptationRow.id, AdaptationRow.finished_at)
     )
     spans = {name: (utc(end) - utc(begin)).total_seconds() for name, end, begin in session.execute(query) if end}
     return {name: span for name, span in spans.items() if span >= 0}
 
 
-def _rerun(row: RerunRow, adaptation: AdaptationRow, model: str, worth: Worth) -> Rerun:
+def _rerun(row: Any, worth: Worth) -> Rerun:
     return Rerun(
-        row.id, adaptation.id, row.entry_id, model, adaptation.platform, Mode(adaptation.mode), Purpose(adaptation.purpose),
-        tuple(row.reasons), utc(row.queued_at), worth, None if row.started_at is None else utc(row.started_at),
+        row.id, row.adaptation_id, row.entry_id, row.model, row.platform, Mode(row.mode), Purpose(row.purpose),
+        tuple(row.reasons), utc(row.queued_at), worth,
     )  # fmt: skip

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Engine, RowMapping, select
+from sqlalchemy import Engine, Result, select
 
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.models import named
@@ -50,7 +51,7 @@ class SqlCompatibilityList:
         with transaction(self._engine) as session:
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, current_view.c.model, current_view.c.platform))
-            return tuple(row_of(row) for row in session.execute(query).mappings())
+            return rows_of(session.execute(query))
 
     def rollup(self) -> Sequence[Mapping[str, object]]:
         """One row a model × platform, by both."""
@@ -58,7 +59,7 @@ class SqlCompatibilityList:
         with transaction(self._engine) as session:
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, rollup_view.c.model, rollup_view.c.platform))
-            return tuple(row_of(row) for row in session.execute(query).mappings())
+            return rows_of(session.execute(query))
 
     def clock(self, model: str | None = None, platform: str | None = None) -> Sequence[Mapping[str, object]]:
         """One row a model × platform with what took the time, the latest weights first."""
@@ -72,7 +73,7 @@ class SqlCompatibilityList:
                 query = query.where(clock_view.c.platform == platform)
             sight = sight_of(session, self._viewer, self._clock.now())
             query = query.where(seen_by(sight, clock_view.c.model, clock_view.c.platform))
-            return tuple(row_of(row) for row in session.execute(query).mappings())
+            return rows_of(session.execute(query))
 
     def league(self, target_s: float = TARGET_S) -> Sequence[Mapping[str, object]]:
         """One row a platform, the best first, over the models that the viewer sees."""
@@ -108,7 +109,7 @@ class SqlCompatibilityList:
             )
             if platform is not None:
                 query = query.where(versions_view.c.platform == platform)
-            return tuple(row_of(row) for row in session.execute(query).mappings())
+            return rows_of(session.execute(query))
 
     def stacks(self, platform: str) -> Sequence[Stack]:
         """Every stack that was told of for the platform, the newest first."""
@@ -123,16 +124,19 @@ def _sane(limit: int) -> int:
     return min(limit, 1_000_000)
 
 
-def row_of(row: RowMapping) -> Mapping[str, object]:
-    """A row of a view, as people get it."""
-    # Rows of a view are selected whole, in its order: one pass over the values, no look-up a column.
-    return {name: _value(value) for name, value in row.items()}
+def rows_of(found: Result[Any]) -> tuple[Mapping[str, object], ...]:
+    """Rows of a view, as people get them."""
+    # A page may have a thousand rows of thirty columns: names are asked for once, and text is what most values are.
+    names = tuple(found.keys())
+    return tuple(
+        {name: value if type(value) is str else _value(value) for name, value in zip(names, row, strict=True)} for row in found
+    )
 
 
 def _value(value: object) -> object:
     """Moments in UTC; whole numbers as int, since views state every number as a double."""
-    if value is None or type(value) is str:
-        return value
+    if value is None:
+        return None
     if isinstance(value, datetime):
         return utc(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

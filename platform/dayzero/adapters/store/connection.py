@@ -13,6 +13,9 @@ from dayzero.errors import BadInputError, DayzeroError, DependencyError, Unavail
 
 _CONNECT_TIMEOUT_S = 5
 _BUSY = (psycopg.errors.DeadlockDetected, psycopg.errors.LockNotAvailable, psycopg.errors.SerializationFailure)
+_CONNECTIONS = 15
+"""Kept once they are open: beyond them a burst would open and close a server process for every question."""
+
 _LOCK_TIMEOUT_MS = 15_000
 _READ_TIMEOUT_MS = 5_000
 _DOWN = "Is PostgreSQL running? `dayzero up` starts the embedded one; else check DAYZERO_DATABASE_URL."
@@ -21,7 +24,7 @@ _DOWN = "Is PostgreSQL running? `dayzero up` starts the embedded one; else check
 def open_engine(url: str, *, reading: bool = False) -> Engine:
     """An engine on a PostgreSQL that answers; UnavailableError when none does, BadInputError for a URL that is none.
 
-    `reading`: its transactions write nothing, and no statement of theirs takes longer than a few seconds.
+    `reading`: nothing is written, no statement takes longer than a few seconds, and each sees what was committed before it.
     """
     try:
         parsed = make_url(url)
@@ -29,15 +32,18 @@ def open_engine(url: str, *, reading: bool = False) -> Engine:
         raise _not_a_url() from error
     if parsed.drivername not in ("postgresql", "postgresql+psycopg"):
         raise _not_a_url()
-    limits = f" -c default_transaction_read_only=on -c statement_timeout={_READ_TIMEOUT_MS} -c jit=off" if reading else ""
+    limits = f" -c default_transaction_read_only=on -c statement_timeout={_READ_TIMEOUT_MS}" if reading else ""
     engine = create_engine(
         parsed.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,
-        pool_size=5,
-        max_overflow=10,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        pool_use_lifo=True,
+        # A READ COMMITTED transaction shows no one moment either: two round trips less a question.
+        isolation_level="AUTOCOMMIT" if reading else "READ COMMITTED",
         connect_args={
             "connect_timeout": _CONNECT_TIMEOUT_S,
-            "options": f"-c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC{limits}",
+            "options": f"-c lock_timeout={_LOCK_TIMEOUT_MS} -c timezone=UTC -c jit=off{limits}",
             "application_name": "dayzero",
         },
     )

@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, func, literal, or_, 
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.orm import Session
 
-from dayzero.adapters.store.compatibility import QUERY_FIELDS, row_of
+from dayzero.adapters.store.compatibility import QUERY_FIELDS, rows_of
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.cursors import Place, cursor_of, place_of
+from dayzero.adapters.store.kept import Kept
 from dayzero.adapters.store.predicate_sql import where
 from dayzero.adapters.store.reading_work import WorkReading
 from dayzero.adapters.store.rows import utc
@@ -28,6 +29,8 @@ from dayzero.stages.day_zero.league import TARGET_S
 from dayzero.stages.predicates.text import parse
 
 MAX_ROWS = 1000
+LEAGUE_FOR_S = 10.0
+SIGHTS = 32
 MAX_SEARCH_CHARACTERS = 200
 _c = current_view.c
 _k = cells_view.c
@@ -60,12 +63,12 @@ class SqlReading(WorkReading):
         self._clock = clock
         self._viewer = viewer
         self._target_s = target_s
-        self._remembered = {}
+        self._leagues = Kept(clock, LEAGUE_FOR_S, SIGHTS)
 
     def seen_by(self, viewer: Viewer) -> "SqlReading":
         """The same through another's eyes."""
         other = SqlReading(self._engine, self._clock, viewer, self._target_s)
-        other._remembered = self._remembered
+        other._leagues = self._leagues
         return other
 
     @contextmanager
@@ -81,10 +84,10 @@ class SqlReading(WorkReading):
         size = sane(limit)
         with self._opened() as (session, sight):
             query = select(current_view).where(wanted, seen_by(sight, _c.model, _c.platform)).order_by(*_ORDER).limit(size + 1)
-            rows = [row_of(row) for row in session.execute(query).mappings()]
+            rows = rows_of(session.execute(query))
         more = len(rows) > size
         place: list[Place] = [str(rows[size - 1][column.name]) for column in _ORDER] if more else []
-        return Page(tuple(rows[:size]), cursor_of(place) if more else None)
+        return Page(rows[:size], cursor_of(place) if more else None)
 
     def rollup(self, *, limit: int = 1000, cursor: str | None = None) -> Page:
         """One row a model × platform, by both."""
@@ -95,9 +98,9 @@ class SqlReading(WorkReading):
             query = query.where(tuple_(columns.model, columns.platform) > tuple_(*place_of(cursor, [str, str])))
         with self._opened() as (session, sight):
             query = query.where(seen_by(sight, columns.model, columns.platform))
-            rows = [row_of(row) for row in session.execute(query).mappings()]
+            rows = rows_of(session.execute(query))
         last = rows[size - 1] if len(rows) > size else None
-        return Page(tuple(rows[:size]), None if last is None else cursor_of([str(last["model"]), str(last["platform"])]))
+        return Page(rows[:size], None if last is None else cursor_of([str(last["model"]), str(last["platform"])]))
 
     def matrix(
         self,

@@ -8,8 +8,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, and_, or_, select, tuple_
 from sqlalchemy.orm import Session
 
-from dayzero.adapters.store.compatibility import row_of
+from dayzero.adapters.store.compatibility import rows_of
 from dayzero.adapters.store.cursors import cursor_of, place_of
+from dayzero.adapters.store.kept import Kept
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.views import clock_view
 from dayzero.adapters.store.visibility import seen_by
@@ -18,9 +19,7 @@ from dayzero.domain.listing import Clocks, League
 from dayzero.ports.running import Clock
 from dayzero.stages.day_zero.league import league
 
-LEAGUE_FOR_S = 10.0
 _k = clock_view.c
-_SIGHTS = 32
 _UNKNOWN = ""
 """In a cursor: the weights were never seen live. Those rows come last."""
 
@@ -32,8 +31,8 @@ class ClockReading(ABC):
 
     _clock: Clock
     _target_s: float
-    _remembered: dict[Sight, tuple[float, Places]]
-    """Leagues by what is hidden, which readers share for a few seconds: medians over the whole list move slowly."""
+    _leagues: Kept[Sight, Places]
+    """By what is hidden: medians over the whole list move slowly."""
 
     @abstractmethod
     def _opened(self) -> AbstractContextManager[tuple[Session, Sight]]:
@@ -52,8 +51,8 @@ class ClockReading(ABC):
             if model is not None:
                 known = named(session, model)
                 query = query.where(_k.model == (model if known is None else known.name))
-            found = session.execute(query.where(seen_by(sight, _k.model, _k.platform))).mappings().all()
-        rows = tuple(row_of(row) for row in found[:limit])
+            found = rows_of(session.execute(query.where(seen_by(sight, _k.model, _k.platform))))
+        rows = found[:limit]
         return Clocks(self._target_s, rows, _place(rows[-1]) if len(found) > limit else None)
 
     def league(self) -> League:
@@ -63,15 +62,13 @@ class ClockReading(ABC):
 
     def _places(self, session: Session, sight: Sight) -> Places:
         """The lines of the league by platform, in their order."""
-        at, places = self._remembered.get(sight, (float("-inf"), {}))
-        if self._clock.monotonic_s() - at > LEAGUE_FOR_S:
+
+        def made() -> Places:
             query = select(clock_view).where(_k.weights_live_at.is_not(None), seen_by(sight, _k.model, _k.platform))
-            table = league((row_of(row) for row in session.execute(query).mappings()), self._target_s)
-            places = {str(row["platform"]): row for row in table}
-            if len(self._remembered) >= _SIGHTS:
-                self._remembered.clear()
-            self._remembered[sight] = (self._clock.monotonic_s(), places)
-        return places
+            table = league(rows_of(session.execute(query)), self._target_s)
+            return {str(row["platform"]): row for row in table}
+
+        return self._leagues.get(sight, made)
 
 
 def _place(row: Mapping[str, object]) -> str:

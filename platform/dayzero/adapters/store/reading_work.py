@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from dayzero.adapters.store.compatibility import row_of
+from dayzero.adapters.store.compatibility import rows_of
 from dayzero.adapters.store.cursors import cursor_of, place_of
 from dayzero.adapters.store.failures import known_failures
 from dayzero.adapters.store.models import named
@@ -47,7 +47,7 @@ class WorkReading(ClockReading):
             found = session.execute(releases.order_by(ReleaseRow.seq.desc()).limit(_NEWEST_ROWS)).all()
             visible = seen_by(sight, _c.model, _c.platform)
             entries = select(current_view).where(_c.model == known.name, visible)
-            rows = session.execute(entries.order_by(_c.platform, _c.recorded_at.desc()).limit(_MODEL_ROWS)).mappings().all()
+            rows = rows_of(session.execute(entries.order_by(_c.platform, _c.recorded_at.desc()).limit(_MODEL_ROWS)))
             runs = adaptations_query().where(
                 AdaptationRow.model_id == known.id, seen_by(sight, ModelRow.name, AdaptationRow.platform)
             )
@@ -56,7 +56,7 @@ class WorkReading(ClockReading):
                 known.name,
                 tuple(session.execute(aliases).scalars()),
                 _releases(session, found, sight),
-                tuple(row_of(row) for row in rows),
+                rows,
                 tuple(adaptation_of(row, model) for row, model in work),
                 _history(session, known.id, sight),
             )
@@ -79,7 +79,7 @@ class WorkReading(ClockReading):
             gaps = tuple(_gap(one) for one in ranked_gaps(known_failures(session, sight, slug))[:_GAP_ROWS])
             visible = seen_by(sight, _c.model, _c.platform)
             newest = select(current_view).where(_c.platform == slug, visible).order_by(_c.recorded_at.desc())
-            rows = tuple(row_of(row) for row in session.execute(newest.limit(_NEWEST_ROWS)).mappings())
+            rows = rows_of(session.execute(newest.limit(_NEWEST_ROWS)))
             return _platform(slug, facts, place, self._target_s, gaps, rows)
 
     def releases(self, *, limit: int = 20, cursor: str | None = None) -> FeedPage:
@@ -168,7 +168,7 @@ def _history(session: Session, model_id: str, sight: Sight) -> tuple[Mapping[str
     newest = select(EntryRow.id, EntryRow.seq).where(EntryRow.model_id == model_id, visible)
     ids = newest.order_by(EntryRow.seq.desc()).limit(_HISTORY_ROWS).subquery()
     query = select(versions_view).join(ids, ids.c.id == versions_view.c.entry_id).order_by(ids.c.seq.desc())
-    return tuple(row_of(row) for row in session.execute(query).mappings())
+    return rows_of(session.execute(query))
 
 
 def _releases(session: Session, found: Sequence[Any], sight: Sight) -> tuple[SeenRelease, ...]:
