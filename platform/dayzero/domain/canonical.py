@@ -26,23 +26,21 @@ def plain(value: object) -> Json:
     Raises TypeError for what has no JSON form and ValueError for NaN and infinities, which JSON cannot carry.
     """
     # A manifest has hundreds of thousands of numbers and names: those that are exactly such take no further question.
-    kind = type(value)
-    if kind in _ATOMS:
+    if type(value) in _ATOMS:
         return value  # type: ignore[return-value]  # narrowed by its exact type, which mypy does not follow
-    if kind is dict:
-        return _plain_mapping(value)  # type: ignore[arg-type]
-    if kind is datetime:
-        return value.isoformat()  # type: ignore[attr-defined,no-any-return]
     if isinstance(value, Enum):
         return plain(value.value)
+    # Before the rest, since tables of hundreds of rows are made of these two.
+    if isinstance(value, dict):
+        return _plain_mapping(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{value} has no JSON form; use None and say why")
         return value
-    if isinstance(value, datetime):
-        return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: plain(getattr(value, name)) for name in _names(type(value))}
     if isinstance(value, Mapping):
@@ -54,9 +52,9 @@ def plain(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def _plain_mapping(value: Mapping[Any, object]) -> Json:
+def _plain_mapping(value: Mapping[Any, Any]) -> Json:
     return {
-        key if type(key) is str else str(plain(key)): item if type(item) in _ATOMS else plain(item)  # type: ignore[misc]
+        key if type(key) is str else str(plain(key)): item if type(item) in _ATOMS else plain(item)
         for key, item in value.items()
     }
 

@@ -1,9 +1,8 @@
 """An entry over HTTP: its page, the evidence behind it, the picture of its plan, and what two entries differ in."""
 
-from collections import OrderedDict
+import math
 from collections.abc import Callable, Hashable
-from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -16,10 +15,12 @@ from dayzero.domain.entry_report import Report
 from dayzero.domain.told_results import Report as Claimed
 from dayzero.domain.told_results import ReportState
 from dayzero.errors import BadInputError, DayzeroError, NotFoundError
+from dayzero.kept import Kept
 from dayzero.ports import reports as ports
 from dayzero.ports.catalog import CompatibilityList
 from dayzero.ports.hub import ArtifactStore
 from dayzero.ports.ledger import Ledger
+from dayzero.ports.running import Clock
 from dayzero.stages.bundle.plan import PICTURE
 from dayzero.stages.reporting.differing import diff_of
 from dayzero.steps.bundles import bundled_file
@@ -37,7 +38,6 @@ from dayzero.web.entry_pages import (
 )
 from dayzero.web.frame import PAGE_HEADERS
 
-Noun = TypeVar("Noun")
 RunUrl = Callable[[Adaptation], str | None]
 
 SANDBOXED = {**PAGE_HEADERS, "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
@@ -68,6 +68,11 @@ class Evident(Protocol):
         """Where their bundles lie."""
         ...
 
+    @property
+    def clock(self) -> Clock:
+        """What ages are counted from."""
+        ...
+
 
 class Told(Evident, Protocol):
     """What pages show beside the evidence."""
@@ -83,17 +88,15 @@ class Reports:
 
     def __init__(self, plane: Evident) -> None:
         self._plane = plane
-        self._kept: OrderedDict[Hashable, tuple[Report, Shown]] = OrderedDict()
-        self._pages: OrderedDict[Hashable, HTMLResponse] = OrderedDict()
-        self._lock = Lock()
+        self._kept = Kept[str, tuple[Report, Shown]](plane.clock, math.inf, KEPT)
+        self._pages = Kept[Hashable, HTMLResponse](plane.clock, math.inf, KEPT_PAGES)
 
     def found(self, seen: CompatibilityList, entry_id: str) -> tuple[Report, Shown, Row, list[Row]]:
         """The report of an entry that the list shows, its row, and all versions of its model on the platform; NotFoundError,
         BadInputError."""
         entry, row, history = versions_of(seen, entry_id)
         whole = str(row["entry_id"])
-        kept = self._once(self._kept, KEPT, whole, lambda: self._made(entry, row))
-        report, shown = kept
+        report, shown = self._kept.get(whole, lambda: self._made(entry, row))
         if report.entry.freshness.value != row["freshness"]:
             report = identified(report, row)
             shown = Shown(plain(report), shown.plots)
@@ -101,20 +104,8 @@ class Reports:
 
     def page(self, key: Hashable, make: Callable[[], HTMLResponse]) -> HTMLResponse:
         """The page that follows from all that the key holds, drawn once."""
-        found = self._once(self._pages, KEPT_PAGES, key, make)
+        found = self._pages.get(key, make)
         return HTMLResponse(found.body, found.status_code, {name: found.headers[name] for name in PAGE_HEADERS})
-
-    def _once(self, kept: OrderedDict[Hashable, Noun], most: int, key: Hashable, make: Callable[[], Noun]) -> Noun:
-        with self._lock:
-            if key in kept:
-                kept.move_to_end(key)
-                return kept[key]
-        made = make()
-        with self._lock:
-            kept[key] = made
-            while len(kept) > most:
-                kept.popitem(last=False)
-        return made
 
     def _made(self, entry: CompatibilityEntry, row: Row) -> tuple[Report, Shown]:
         report = report_of_row(self._plane, entry, row)

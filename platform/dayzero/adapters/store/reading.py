@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +14,8 @@ from sqlalchemy.orm import Session
 from dayzero.adapters.store.compatibility import QUERY_FIELDS, rows_of
 from dayzero.adapters.store.connection import transaction
 from dayzero.adapters.store.cursors import Place, cursor_of, place_of
-from dayzero.adapters.store.kept import Kept
 from dayzero.adapters.store.predicate_sql import where
+from dayzero.adapters.store.reading_clock import LEAGUE_FOR_S, SIGHTS
 from dayzero.adapters.store.reading_work import WorkReading
 from dayzero.adapters.store.rows import utc
 from dayzero.adapters.store.tables import ModelAliasRow, ModelRow, PlatformRow
@@ -24,13 +25,12 @@ from dayzero.adapters.store.visibility import seen_by, sight_of
 from dayzero.domain.access import ANYONE, Sight, Viewer
 from dayzero.domain.listing import Cell, Matrix, MatrixLine, MatrixSort, Page
 from dayzero.errors import BadInputError
+from dayzero.kept import Kept
 from dayzero.ports.running import Clock
 from dayzero.stages.day_zero.league import TARGET_S
 from dayzero.stages.predicates.text import parse
 
 MAX_ROWS = 1000
-LEAGUE_FOR_S = 10.0
-SIGHTS = 32
 MAX_SEARCH_CHARACTERS = 200
 _c = current_view.c
 _k = cells_view.c
@@ -67,8 +67,8 @@ class SqlReading(WorkReading):
 
     def seen_by(self, viewer: Viewer) -> "SqlReading":
         """The same through another's eyes."""
-        other = SqlReading(self._engine, self._clock, viewer, self._target_s)
-        other._leagues = self._leagues
+        other = copy(self)
+        other._viewer = viewer
         return other
 
     @contextmanager

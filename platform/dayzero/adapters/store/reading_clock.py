@@ -10,15 +10,17 @@ from sqlalchemy.orm import Session
 
 from dayzero.adapters.store.compatibility import rows_of
 from dayzero.adapters.store.cursors import cursor_of, place_of
-from dayzero.adapters.store.kept import Kept
 from dayzero.adapters.store.models import named
 from dayzero.adapters.store.views import clock_view
 from dayzero.adapters.store.visibility import seen_by
 from dayzero.domain.access import Sight
 from dayzero.domain.listing import Clocks, League
+from dayzero.kept import Kept
 from dayzero.ports.running import Clock
 from dayzero.stages.day_zero.league import league
 
+LEAGUE_FOR_S = 10.0
+SIGHTS = 32
 _k = clock_view.c
 _UNKNOWN = ""
 """In a cursor: the weights were never seen live. Those rows come last."""

@@ -1,4 +1,4 @@
-"""What is dear to make and moves slowly, shared by readers for a few seconds."""
+"""What is dear to make, kept for whoever asks again."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable

@@ -5,32 +5,23 @@ from threading import Event
 
 import pytest
 
-from dayzero.adapters.store.kept import Kept
-
-
-class Hands:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def monotonic_s(self) -> float:
-        return self.at
+from dayzero.kept import Kept
+from store_nouns import SteppedClock
 
 
 def test_it_is_made_anew_once_it_is_old() -> None:
-    clock, made = Hands(), iter(range(10))
-    kept = Kept[str, int](clock, for_s=10.0, most=2)  # type: ignore[arg-type]
+    clock, made = SteppedClock(), iter(range(10))
+    kept = Kept[str, int](clock, for_s=10.0, most=2)
     assert [kept.get("a", lambda: next(made)), kept.get("a", lambda: next(made))] == [0, 0]
-    clock.at = 10.5
+    clock.forward(10.5)
     assert kept.get("a", lambda: next(made)) == 1
 
 
 def test_others_get_the_old_one_while_it_is_made() -> None:
-    clock, begun, go_on = Hands(), Event(), Event()
-    kept = Kept[str, int](clock, for_s=10.0, most=2)  # type: ignore[arg-type]
+    clock, begun, go_on = SteppedClock(), Event(), Event()
+    kept = Kept[str, int](clock, for_s=10.0, most=2)
     kept.get("a", lambda: 1)
-    clock.at = 11.0
+    clock.forward(11.0)
 
     def slowly() -> int:
         begun.set()
@@ -47,14 +38,14 @@ def test_others_get_the_old_one_while_it_is_made() -> None:
 
 
 def test_what_could_not_be_made_is_not_kept() -> None:
-    kept = Kept[str, int](Hands(), for_s=10.0, most=2)  # type: ignore[arg-type]
+    kept = Kept[str, int](SteppedClock(), for_s=10.0, most=2)
     with pytest.raises(ZeroDivisionError):
         kept.get("a", lambda: 1 // 0)
     assert kept.get("a", lambda: 5) == 5
 
 
 def test_only_the_last_asked_for_are_kept() -> None:
-    kept = Kept[str, int](Hands(), for_s=10.0, most=2)  # type: ignore[arg-type]
-    for key, value in (("a", 1), ("b", 2), ("c", 3)):
-        kept.get(key, lambda value=value: value)  # type: ignore[misc]
-    assert [kept.get("c", lambda: 9), kept.get("a", lambda: 9)] == [3, 9]
+    kept = Kept[str, str](SteppedClock(), for_s=10.0, most=2)
+    for key in ("a", "b", "c"):
+        kept.get(key, key.upper)
+    assert [kept.get("c", lambda: "made again"), kept.get("a", lambda: "made again")] == ["C", "made again"]
